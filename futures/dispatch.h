@@ -1,0 +1,60 @@
+/* dispatch.h: the way of one op in the client: infer, check, place, run inline or submit.
+ *
+ * All functions here need the client lock (the GIL in Python) unless they say otherwise.
+ *
+ *   dt_dispatch(call)
+ *     rule           outs, operands, immediates, params from the arguments; metadata errors
+ *     target         in-place / out=: shape, dtype and overlap checks, the write redirected
+ *     lane           inline when every input is ready, nothing conflicts and the cost is small;
+ *                    else a dt_task with a dt_future goes to the scheduler
+ *
+ * I1: an op that returned DT_OK has owned references in outs[0..nout).
+ * I2: storage->last_write is set before the task is submitted, so that an await that follows in
+ *     program order binds to it.
+ */
+#ifndef DT_FUTURES_DISPATCH_H
+#define DT_FUTURES_DISPATCH_H
+
+#include "futures/future.h"
+#include "runtime/op.h"
+#include "scheduler/sched.h"
+
+#define DT_INLINE_COST_NS_MAX 5000.0
+
+/* Runs one op. On DT_OK call->outs are owned by the caller; on an error nothing is left behind. */
+dt_status dt_dispatch(dt_op_call *call) DT_MUST_CHECK;
+
+/* Starts a call of op `id` with no arguments set (kind NONE). */
+void dt_op_call_init(dt_op_call *call, dt_op_id id);
+
+/* Where the bytes of t stand.
+ * READY: no task writes them; FAILED: the last writer failed; PENDING: *future is what to wait for
+ * (borrowed; may be NULL otherwise). Drops last_write when it has completed well. */
+dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future);
+
+/* The shared scheduler, started at first use with the environment's settings (DTORCH_IO,
+ * DTORCH_NUM_THREADS). After a fork the child gets a new one. NULL with error text on failure. */
+dt_sched *dt_runtime(void);
+bool dt_runtime_started(void);
+/* Stops the shared scheduler (interpreter shutdown); later calls fail with DT_E_SHUTDOWN. Not with
+ * the GIL held. */
+void dt_runtime_shutdown(void);
+
+/* Submits a task that another part has built (reads of files, fences): attaches a new future to
+ * it, sets last_write of the outputs, hands it over. *future_out (optional) is an owned reference.
+ * Takes the task in any case. */
+dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) DT_MUST_CHECK;
+
+/* A future that completes when everything submitted so far that touches t (readers too when
+ * `readers`) has ended; NULL in *out when there is nothing to wait for. */
+dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) DT_MUST_CHECK;
+
+/* Copy of src into dst (cast, broadcast already applied: same shapes). */
+dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) DT_MUST_CHECK;
+
+/* Called when an op touches an external storage above 1 MiB or waits in the client; python/ installs
+ * how to wait without the GIL. Returns the future's error status after completion. */
+typedef dt_status (*dt_wait_hook)(dt_future *future);
+void dt_dispatch_set_wait_hook(dt_wait_hook hook);
+
+#endif

@@ -1,0 +1,87 @@
+/* storage.h: reference-counted bytes on one device.
+ *
+ * A storage is created by the client when an op is called; its memory is taken when the first task
+ * that writes it starts (dt_storage_materialize), except for small ones, whose bytes sit behind the
+ * header.  Three parties keep notes in it, each in fields of its own:
+ *   client      (under the client lock: the GIL in Python, a mutex in C tests): last_write
+ *   controller  (the controller thread only): graph_writer, graph_readers
+ *   anyone      atomics: refs, readers, writers, exports, version, data
+ *
+ * I1: readers/writers count tasks submitted and not yet ended that read/write the bytes; the client
+ *     raises them before it submits, the thread that ends a task lowers them (release) after the
+ *     task's last access.  writers == 0 (acquire) therefore means that the bytes are final.
+ * I2: data goes from NULL to its block once and stays until the storage dies.
+ * I3: a foreign block is released through the graveyard, never by a C thread itself.
+ */
+#ifndef DT_RUNTIME_STORAGE_H
+#define DT_RUNTIME_STORAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/graveyard.h"
+#include "runtime/status.h"
+
+struct dt_future;       /* futures/ */
+struct dt_task;         /* scheduler/ */
+struct dt_graph_access; /* scheduler/: one entry of the readers list */
+
+#define DT_STORAGE_INLINE_MAX 256 /* bytes at most that live behind the header */
+
+enum {
+    DT_STORAGE_FOREIGN = 1u << 0,  /* memory belongs to an outsider (from_torch, from_numpy) */
+    DT_STORAGE_FROZEN = 1u << 1,   /* the outsider promised not to write: treat as internal */
+    DT_STORAGE_READONLY = 1u << 2, /* must not be written (a read-only numpy array) */
+};
+
+typedef struct dt_storage {
+    _Atomic(uint32_t) refs;
+    _Atomic(uint32_t) readers;
+    _Atomic(uint32_t) writers;
+    _Atomic(uint32_t) exports; /* outsiders that hold a view of the bytes now */
+    _Atomic(void *) data;
+    size_t bytes;
+    uint32_t flags;
+    _Atomic(uint32_t) version;      /* raised by every write, for autograd later */
+    struct dt_future *last_write;   /* client lock; owned reference, NULL when known to be ready */
+    struct dt_task *graph_writer;   /* controller; borrowed */
+    struct dt_graph_access *graph_readers;
+    void (*foreign_release)(void *context); /* run from the graveyard */
+    void *foreign_context;
+    dt_grave grave;
+    _Alignas(16) unsigned char inline_bytes[];
+} dt_storage;
+
+/* A storage of `bytes` bytes, memory not yet taken beyond the inline limit. NULL: out of memory. */
+dt_storage *dt_storage_new(size_t bytes);
+
+/* A storage over foreign memory; release(context) runs once, under the GIL, when it dies.  Takes
+ * `context` only on success. */
+dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(void *context),
+                                   void *context, uint32_t flags);
+
+static inline dt_storage *dt_storage_retain(dt_storage *s) {
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+void dt_storage_free_last(dt_storage *s);
+static inline void dt_storage_release(dt_storage *s) {
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) dt_storage_free_last(s);
+}
+
+/* Takes the memory if that has not happened. Only one thread at a time may do so for one storage
+ * (the writer that starts). */
+dt_status dt_storage_materialize(dt_storage *s) DT_MUST_CHECK;
+
+/* True while an outsider can touch the bytes: ops on it are done with it before they return. */
+static inline bool dt_storage_is_external(const dt_storage *s) {
+    return ((s->flags & (DT_STORAGE_FOREIGN | DT_STORAGE_FROZEN)) == DT_STORAGE_FOREIGN) ||
+           atomic_load_explicit(&s->exports, memory_order_acquire) != 0;
+}
+
+/* Set once by futures/: how a storage drops its last_write reference when it dies (any thread). */
+void dt_storage_set_future_release(void (*release)(struct dt_future *future));
+
+#endif
