@@ -13,7 +13,7 @@ summary=()
 stage() {
     local name=$1 start=$SECONDS result=ok
     say "$name"
-    if ! "${@:2}"; then
+    if ! ("${@:2}"); then
         result=FAILED
         failed+=("$name")
     fi
