@@ -69,6 +69,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 # --- time limit --------------------------------------------------------------------------------
 
 
+class _Overrun(KeyboardInterrupt):
+    """Event loops let a KeyboardInterrupt through; any other exception they log, and go on."""
+
+
 @contextlib.contextmanager
 def _time_limit(item: pytest.Item) -> Iterator[None]:
     """Fails the test when it runs too long in Python; pytest's faulthandler ends one hung in C."""
@@ -77,7 +81,7 @@ def _time_limit(item: pytest.Item) -> Iterator[None]:
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
         faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
-        pytest.fail(f"the test took longer than {seconds:g} s")
+        raise _Overrun
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -86,6 +90,8 @@ def _time_limit(item: pytest.Item) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except _Overrun as overrun:
+        raise pytest.fail.Exception(f"the test took longer than {seconds:g} s") from overrun
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
