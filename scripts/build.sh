@@ -5,6 +5,7 @@ source "$(dirname "$0")/common.sh"
 
 # shellcheck disable=SC2086 # a list of words
 scripts/apt.sh $APT_BUILD
+# shellcheck disable=SC2086
 if ! base=$(find_python 'sys.version_info >= (3, 10)' "$VENV/bin/python" \
     ${PYTHON:-"python$TORCH_PYTHON" python3 python3.13 python3.12 python3.10}); then
     scripts/apt.sh python3 python3-venv python3-dev

@@ -3,6 +3,7 @@
 # the first failure decides the exit status.
 source "$(dirname "$0")/common.sh"
 
+command -v shellcheck >/dev/null || scripts/apt.sh shellcheck
 command -v clang-format-14 >/dev/null || command -v clang-format >/dev/null ||
     scripts/apt.sh clang-format-14
 clang_tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || {
@@ -18,6 +19,7 @@ run() {
     "${@:2}" || failed+=("$1")
 }
 run "format" scripts/format.sh --check
+run "shellcheck" shellcheck scripts/*.sh .ci/run
 run "ruff" "$VENV/bin/ruff" check .
 run "mypy" "$VENV/bin/mypy"
 run "clang-tidy" "$VENV/bin/python" scripts/tidy.py "$clang_tidy" build/release

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # Sourced by every script here: strict mode, the project's root, and what more than one needs.
+# shellcheck disable=SC2034 # the variables are for those who source it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
