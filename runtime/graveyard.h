@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Intrusive: embed one in the object that dies, so that posting cannot fail. */
 typedef struct dt_grave {
