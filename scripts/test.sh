@@ -58,7 +58,7 @@ wheel() { # BASE
     local venv=$ROOT/.venvs/wheel
     scripts/venv.sh "$venv" "$1" test || return 1
     rm -f "$venv"/lib/python*/site-packages/dtorch-tree.pth
-    "$venv/bin/python" -m pip install -q --force-reinstall . || return 1
+    "$venv/bin/python" -m pip install -qq --force-reinstall . || return 1
     "$venv/bin/python" -c 'import dtorch; assert "site-packages" in dtorch.__file__' || return 1
     "$venv/bin/python" -m pytest -q -m notorch
 }

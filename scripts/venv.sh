@@ -27,7 +27,7 @@ install() {
     shift
     [ "$(cat "$stamp" 2>/dev/null)" != "$*" ] || return 0
     say "installing into ${venv#"$ROOT"/}: $*"
-    "$python" -m pip install -q "$@"
+    "$python" -m pip install -qq "$@"
     echo "$*" >"$stamp"
 }
 
