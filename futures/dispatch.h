@@ -24,8 +24,6 @@
 /* Runs one op. On DT_OK call->outs are owned by the caller; on an error nothing is left behind. */
 dt_status dt_dispatch(dt_op_call *call) DT_MUST_CHECK;
 
-/* Starts a call of op `id` with no arguments set (kind NONE). */
-void dt_op_call_init(dt_op_call *call, dt_op_id id);
 
 /* Where the bytes of t stand.
  * READY: no task writes them; FAILED: the last writer failed; PENDING: *future is what to wait for

@@ -3,7 +3,7 @@
  * OP(name, rule, kernel, dtypes, api, schema)
  *   name    enumerator suffix (DT_OP_name) and, unless it ends in "__x" (an overload), the
  *           Python name
- *   rule    dt_rule_<rule>(dt_op_call *): checks the arguments, creates outs, fills call
+ *   rule    dt_infer_<rule>(dt_op_call *): checks the arguments, creates outs, fills call
  *   kernel  K(x): the device's dt_kernel_x, or NONE (views, composites)
  *   dtypes  which dtype rule the shape rule applies (dt_dtype_rule), see below
  *   api     any of F (function), M (method), I (in-place method name_), O (takes out=), V (view)
@@ -81,8 +81,7 @@ typedef struct dt_arg {
 typedef struct dt_op_call dt_op_call;
 
 typedef struct dt_op {
-    const char *name;       /* as the user knows it, without an overload suffix */
-    const char *full_name;  /* the row's */
+    const char *full_name;  /* the row's; dt_op_display_name gives the user's */
     dt_status (*rule)(dt_op_call *call);
     const char *schema;
     uint16_t id;            /* dt_op_id */
@@ -98,6 +97,13 @@ static inline bool dt_op_has(const dt_op *op, char letter) {
 
 extern const dt_op dt_op_table[DT_OP_COUNT];
 
+/* The Python name: the row's without an overload suffix ("max__dim" -> "max"). Returns buffer. */
+const char *dt_op_display_name(const dt_op *op, char *buffer, size_t size);
+
+/* torch.get_default_dtype / set_default_dtype, for dtorch alone. Client lock. */
+dt_dtype dt_default_dtype(void);
+dt_status dt_default_dtype_set(dt_dtype dtype) DT_MUST_CHECK;
+
 /* One call of an op, from arguments to outputs. */
 struct dt_op_call {
     const dt_op *op;
@@ -111,9 +117,11 @@ struct dt_op_call {
     /* Filled in by the rule. */
     int nout;
     dt_tensor *outs[DT_OUTS_MAX]; /* owned by whoever called dispatch once it succeeds */
-    dt_call call;                 /* kernel, inputs, immediates, params; outs are added by dispatch
-                                     from outs[] unless the op is a view or a composite */
+    dt_call call;                 /* inputs (retained), immediates, params. NULL output operands are
+                                     filled from outs[] by dispatch, call.kernel from call.op */
     bool done;                    /* the rule has produced outs completely (view, composite) */
+    bool replace_target;          /* set by dispatch: out= had another shape, the handle of out must
+                                     take outs[0] over (torch resizes there) */
 };
 
 #endif
