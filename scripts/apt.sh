@@ -19,5 +19,6 @@ if ! command -v apt-get >/dev/null || { [ "$(id -u)" != 0 ] && ! command -v sudo
 fi
 say "installing system packages: ${missing[*]}"
 apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600)
-"${apt[@]}" update
+# A foreign source that does not answer is no reason to stop: the next line finds out.
+"${apt[@]}" update || true
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null
