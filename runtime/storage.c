@@ -94,6 +94,7 @@ void dt_storage_free_last(dt_storage *s) {
         release(s->last_write);
         s->last_write = NULL;
     }
+    dt_error_release(atomic_load_explicit(&s->failure, memory_order_acquire));
     if (s->flags & DT_STORAGE_FOREIGN) {
         s->grave.bury = bury_foreign;
         dt_graveyard_post(&s->grave);

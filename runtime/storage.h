@@ -4,14 +4,17 @@
  * that writes it starts (dt_storage_materialize), except for small ones, whose bytes sit behind the
  * header.  Three parties keep notes in it, each in fields of its own:
  *   client      (under the client lock: the GIL in Python, a mutex in C tests): last_write
- *   controller  (the controller thread only): graph_writer, graph_readers
- *   anyone      atomics: refs, readers, writers, exports, version, data
+ *   controller  (the controller thread only): graph_queue
+ *   anyone      atomics: refs, readers, writers, exports, version, data, failure
  *
  * I1: readers/writers count tasks submitted and not yet ended that read/write the bytes; the client
  *     raises them before it submits, the thread that ends a task lowers them (release) after the
  *     task's last access.  writers == 0 (acquire) therefore means that the bytes are final.
  * I2: data goes from NULL to its block once and stays until the storage dies.
  * I3: a foreign block is released through the graveyard, never by a C thread itself.
+ * I4: failure goes from NULL to the error of the first task that failed to write the bytes, before
+ *     that task lowers writers, and stays until the storage dies: whoever saw writers == 0 (acquire)
+ *     and then failure == NULL has good bytes.
  */
 #ifndef DT_RUNTIME_STORAGE_H
 #define DT_RUNTIME_STORAGE_H
@@ -25,8 +28,7 @@
 #include "runtime/status.h"
 
 struct dt_future;       /* futures/ */
-struct dt_task;         /* scheduler/ */
-struct dt_graph_access; /* scheduler/: one entry of the readers list */
+struct dt_graph_access; /* scheduler/: one entry of the queue */
 
 #define DT_STORAGE_INLINE_MAX 256 /* bytes at most that live behind the header */
 
@@ -46,8 +48,8 @@ typedef struct dt_storage {
     uint32_t flags;
     _Atomic(uint32_t) version;      /* raised by every write, for autograd later */
     struct dt_future *last_write;   /* client lock; owned reference, NULL when known to be ready */
-    struct dt_task *graph_writer;   /* controller; borrowed */
-    struct dt_graph_access *graph_readers;
+    _Atomic(struct dt_error *) failure; /* owned; why the bytes are no good, see I4 */
+    struct dt_graph_access *graph_queue; /* controller: who uses the bytes, in program order */
     void (*foreign_release)(void *context); /* run from the graveyard */
     void *foreign_context;
     dt_grave grave;
