@@ -1,0 +1,390 @@
+/* rules_view.c: ops that only change metadata, and reshape/flatten, which copy where they must. */
+#include "runtime/assert.h"
+#include "runtime/infer.h"
+#include "runtime/rules.h"
+
+static const char *fmt_shape(const dt_dims *d, char *buffer, int size) {
+    return dt_shape_format(d->rank, d->v, buffer, size);
+}
+
+static dt_status same_dims(dt_op_call *c, const dt_tensor *t, const int64_t *strides) {
+    dt_dims shape = dt_tensor_dims(t);
+    return dt_rule_view(c, t, &shape, strides ? strides : t->strides, t->offset);
+}
+
+dt_status dt_infer_alias(dt_op_call *c) { return same_dims(c, c->args[0].t, NULL); }
+
+dt_status dt_infer_positive(dt_op_call *c) {
+    if (c->args[0].t->dtype == DT_BOOL)
+        return dt_fail(DT_E_RUNTIME, "The `+` operator, on a bool tensor is not supported.");
+    c->outs[0] = dt_tensor_retain(c->args[0].t);
+    c->nout = 1;
+    c->done = true;
+    return DT_OK;
+}
+
+static dt_status view_as_shape(dt_op_call *c, const dt_tensor *t, const dt_dims *wanted) {
+    dt_dims shape = *wanted;
+    DT_TRY(dt_shape_infer(&shape, t->numel));
+    int64_t strides[DT_RANK_MAX];
+    if (!dt_shape_view_strides(t->rank, t->shape, t->strides, shape.rank, shape.v, strides))
+        return dt_fail(DT_E_RUNTIME,
+                       "view size is not compatible with input tensor's size and stride (at least "
+                       "one dimension spans across two contiguous subspaces). Use .reshape(...) "
+                       "instead.");
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_view(dt_op_call *c) {
+    return view_as_shape(c, c->args[0].t, c->args[1].dims);
+}
+
+dt_status dt_infer_view_as(dt_op_call *c) {
+    dt_dims shape = dt_tensor_dims(c->args[1].t);
+    return view_as_shape(c, c->args[0].t, &shape);
+}
+
+static dt_status reshaped(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
+    dt_dims shape = *wanted;
+    DT_TRY(dt_shape_infer(&shape, t->numel));
+    DT_TRY(dt_rule_reshape_to(t, &shape, &c->outs[0]));
+    c->nout = 1;
+    c->done = true;
+    return DT_OK;
+}
+
+dt_status dt_infer_reshape(dt_op_call *c) { return reshaped(c, c->args[0].t, c->args[1].dims); }
+
+dt_status dt_infer_flatten(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int start, end;
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &start));
+    DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, true, &end));
+    if (start > end)
+        return dt_fail(DT_E_RUNTIME, "flatten() has invalid args: start_dim cannot come after end_dim");
+    dt_dims shape = {.rank = 0};
+    if (t->rank == 0) {
+        shape = (dt_dims){.rank = 1, .v = {1}};
+        return reshaped(c, t, &shape);
+    }
+    if (start == end) return same_dims(c, t, NULL);
+    for (int d = 0; d < t->rank; d++) {
+        if (d > start && d <= end)
+            shape.v[shape.rank - 1] *= t->shape[d];
+        else
+            shape.v[shape.rank++] = t->shape[d];
+    }
+    return reshaped(c, t, &shape);
+}
+
+dt_status dt_infer_unflatten(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int d;
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
+    dt_dims sizes = *c->args[2].dims, shape = {.rank = 0};
+    if (sizes.rank == 0) return dt_fail(DT_E_RUNTIME, "unflatten: sizes must be non-empty");
+    char text[160];
+    fmt_shape(&sizes, text, sizeof text);
+    if (dt_shape_infer(&sizes, t->shape[d]) != DT_OK)
+        return dt_fail(DT_E_RUNTIME,
+                       "unflatten: Provided sizes %s don't multiply up to the size of dim %d (%lld) "
+                       "in the input tensor", text, d, (long long)t->shape[d]);
+    if (t->rank - 1 + sizes.rank > DT_RANK_MAX)
+        return dt_fail(DT_E_RUNTIME, "unflatten: more than %d dimensions", DT_RANK_MAX);
+    for (int k = 0; k < d; k++) shape.v[shape.rank++] = t->shape[k];
+    for (int k = 0; k < sizes.rank; k++) shape.v[shape.rank++] = sizes.v[k];
+    for (int k = d + 1; k < t->rank; k++) shape.v[shape.rank++] = t->shape[k];
+    return view_as_shape(c, t, &shape);
+}
+
+dt_status dt_infer_transpose(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int a, b;
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &a));
+    DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, true, &b));
+    dt_dims shape = dt_tensor_dims(t);
+    int64_t strides[DT_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) strides[d] = t->strides[d];
+    if (t->rank > 0) {
+        shape.v[a] = t->shape[b];
+        shape.v[b] = t->shape[a];
+        strides[a] = t->strides[b];
+        strides[b] = t->strides[a];
+    }
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_t(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    if (t->rank > 2)
+        return dt_fail(DT_E_RUNTIME, "t() expects a tensor with <= 2 dimensions, but self is %dD",
+                       t->rank);
+    if (t->rank < 2) return same_dims(c, t, NULL);
+    dt_dims shape = {.rank = 2, .v = {t->shape[1], t->shape[0]}};
+    int64_t strides[2] = {t->strides[1], t->strides[0]};
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_permute(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    const dt_dims *dims = c->args[1].dims;
+    if (dims->rank != t->rank)
+        return dt_fail(DT_E_RUNTIME,
+                       "permute(sparse_coo): number of dimensions in the tensor input does not "
+                       "match the length of the desired ordering of dimensions i.e. input.dim() = "
+                       "%d is not equal to len(dims) = %d", t->rank, dims->rank);
+    uint32_t seen = 0;
+    dt_dims shape = {.rank = t->rank};
+    int64_t strides[DT_RANK_MAX];
+    for (int k = 0; k < t->rank; k++) {
+        int d;
+        DT_TRY(dt_shape_wrap_dim(dims->v[k], t->rank, false, &d));
+        if (seen >> d & 1)
+            return dt_fail(DT_E_RUNTIME, "permute(): duplicate dims are not allowed.");
+        seen |= 1u << d;
+        shape.v[k] = t->shape[d];
+        strides[k] = t->strides[d];
+    }
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_movedim(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    const dt_dims *from = c->args[1].dims, *to = c->args[2].dims;
+    if (from->rank != to->rank)
+        return dt_fail(DT_E_RUNTIME,
+                       "movedim: Invalid source or destination dims: source (%d dims) should "
+                       "contain the same number of dims as destination (%d dims)", from->rank,
+                       to->rank);
+    int order[DT_RANK_MAX];
+    uint32_t used = 0;
+    for (int d = 0; d < t->rank; d++) order[d] = -1;
+    for (int k = 0; k < from->rank; k++) {
+        int s, d;
+        DT_TRY(dt_shape_wrap_dim(from->v[k], t->rank, true, &s));
+        DT_TRY(dt_shape_wrap_dim(to->v[k], t->rank, true, &d));
+        if (t->rank == 0) continue;
+        if ((used >> s & 1) || order[d] >= 0)
+            return dt_fail(DT_E_RUNTIME, "movedim: repeated dim in source or destination");
+        used |= 1u << s;
+        order[d] = s;
+    }
+    dt_dims shape = {.rank = t->rank};
+    int64_t strides[DT_RANK_MAX];
+    int next = 0;
+    for (int d = 0; d < t->rank; d++) {
+        while (order[d] < 0) {
+            if (used >> next & 1) {
+                next++;
+                continue;
+            }
+            order[d] = next++;
+        }
+        shape.v[d] = t->shape[order[d]];
+        strides[d] = t->strides[order[d]];
+    }
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_squeeze(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    uint32_t chosen = ~0u;
+    if (dt_arg_given(c, 1)) {
+        chosen = 0;
+        for (int k = 0; k < c->args[1].dims->rank; k++) {
+            int d;
+            DT_TRY(dt_shape_wrap_dim(c->args[1].dims->v[k], t->rank, true, &d));
+            chosen |= 1u << d;
+        }
+    }
+    dt_dims shape = {.rank = 0};
+    int64_t strides[DT_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) {
+        if (t->shape[d] == 1 && (chosen >> d & 1)) continue;
+        strides[shape.rank] = t->strides[d];
+        shape.v[shape.rank++] = t->shape[d];
+    }
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+dt_status dt_infer_unsqueeze(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int at;
+    if (t->rank == DT_RANK_MAX)
+        return dt_fail(DT_E_RUNTIME, "unsqueeze: more than %d dimensions", DT_RANK_MAX);
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank + 1, false, &at));
+    dt_dims shape = {.rank = t->rank + 1};
+    int64_t strides[DT_RANK_MAX];
+    for (int d = 0, from = 0; d < shape.rank; d++) {
+        if (d == at) {
+            shape.v[d] = 1;
+            strides[d] = at < t->rank ? t->shape[at] * t->strides[at] : 1;
+        } else {
+            shape.v[d] = t->shape[from];
+            strides[d] = t->strides[from++];
+        }
+    }
+    return dt_rule_view(c, t, &shape, strides, t->offset);
+}
+
+static dt_status expanded(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
+    dt_dims shape = *wanted;
+    int lead = shape.rank - t->rank;
+    char wanted_text[200], own_text[200];
+    dt_dims own = dt_tensor_dims(t);
+    if (lead < 0)
+        return dt_fail(DT_E_RUNTIME,
+                       "expand(%s, size=%s): the number of sizes provided (%d) must be greater or "
+                       "equal to the number of dimensions in the tensor (%d)",
+                       dt_dtype_table[t->dtype].long_name,
+                       fmt_shape(wanted, wanted_text, sizeof wanted_text), shape.rank, t->rank);
+    for (int d = 0; d < shape.rank; d++) {
+        int64_t size = d >= lead ? t->shape[d - lead] : -1;
+        if (shape.v[d] == -1) {
+            if (d < lead)
+                return dt_fail(DT_E_RUNTIME,
+                               "expand(%s, size=%s): the expanded size of the tensor (-1) isn't "
+                               "allowed in a leading, non-existing dimension %d",
+                               dt_dtype_table[t->dtype].long_name,
+                               fmt_shape(wanted, wanted_text, sizeof wanted_text), d);
+            shape.v[d] = size;
+        } else if (shape.v[d] < 0) {
+            return dt_fail(DT_E_RUNTIME, "expand: negative size %lld at dimension %d",
+                           (long long)shape.v[d], d);
+        } else if (size != -1 && size != 1 && size != shape.v[d]) {
+            return dt_fail(DT_E_RUNTIME,
+                           "The expanded size of the tensor (%lld) must match the existing size "
+                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
+                           "%s", (long long)shape.v[d], (long long)size, d,
+                           fmt_shape(wanted, wanted_text, sizeof wanted_text),
+                           fmt_shape(&own, own_text, sizeof own_text));
+        }
+    }
+    DT_TRY(dt_rule_expand(t, &shape, &c->outs[0]));
+    c->nout = 1;
+    c->done = true;
+    return DT_OK;
+}
+
+dt_status dt_infer_expand(dt_op_call *c) { return expanded(c, c->args[0].t, c->args[1].dims); }
+
+dt_status dt_infer_expand_as(dt_op_call *c) {
+    dt_dims shape = dt_tensor_dims(c->args[1].t);
+    return expanded(c, c->args[0].t, &shape);
+}
+
+static dt_status without_dim(dt_op_call *c, dt_tensor *t, int dim, int64_t offset) {
+    dt_dims shape = {.rank = 0};
+    int64_t strides[DT_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) {
+        if (d == dim) continue;
+        strides[shape.rank] = t->strides[d];
+        shape.v[shape.rank++] = t->shape[d];
+    }
+    return dt_rule_view(c, t, &shape, strides, offset);
+}
+
+dt_status dt_infer_select(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int d;
+    if (t->rank == 0) return dt_fail(DT_E_INDEX, "select() cannot be applied to a 0-dim tensor.");
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
+    int64_t index = c->args[2].i, size = t->shape[d];
+    if (index < -size || index >= size)
+        return dt_fail(DT_E_INDEX,
+                       "select(): index %lld out of range for tensor of size %s at dimension %d",
+                       (long long)index,
+                       dt_shape_format(t->rank, t->shape, (char[200]){0}, 200), d);
+    if (index < 0) index += size;
+    return without_dim(c, t, d, t->offset + index * t->strides[d]);
+}
+
+static dt_status sliced(dt_op_call *c, dt_tensor *t, int d, int64_t start, int64_t length,
+                        int64_t step) {
+    dt_dims shape = dt_tensor_dims(t);
+    int64_t strides[DT_RANK_MAX];
+    for (int k = 0; k < t->rank; k++) strides[k] = t->strides[k];
+    shape.v[d] = length;
+    strides[d] *= step;
+    int64_t offset = t->offset + (length > 0 || start < t->shape[d] ? start * t->strides[d] : 0);
+    return dt_rule_view(c, t, &shape, strides, length > 0 ? offset : t->offset);
+}
+
+dt_status dt_infer_narrow(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int d;
+    if (t->rank == 0) return dt_fail(DT_E_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
+    int64_t start = c->args[2].i, length = c->args[3].i, size = t->shape[d];
+    if (length < 0) return dt_fail(DT_E_RUNTIME, "narrow(): length must be non-negative.");
+    if (start < -size || start > size)
+        return dt_fail(DT_E_INDEX, "Dimension out of range (expected to be in range of [%lld, %lld], "
+                       "but got %lld)", (long long)-size, (long long)size, (long long)start);
+    if (start < 0) start += size;
+    if (start > size - length)
+        return dt_fail(DT_E_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
+                       (long long)start, (long long)length, (long long)size);
+    return sliced(c, t, d, start, length, 1);
+}
+
+/* x[start:end:step] along one dim; start and end are clamped as Python slices are. */
+dt_status dt_infer_slice(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int d;
+    if (t->rank == 0) return dt_fail(DT_E_INDEX, "slice() cannot be applied to a 0-dim tensor.");
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
+    int64_t start = c->args[2].i, end = c->args[3].i, step = c->args[4].i, size = t->shape[d];
+    if (step <= 0) return dt_fail(DT_E_VALUE, "step must be greater than zero");
+    if (start < 0) start += size;
+    if (end < 0) end += size;
+    start = start < 0 ? 0 : start > size ? size : start;
+    end = end < start ? start : end > size ? size : end;
+    return sliced(c, t, d, start, (end - start + step - 1) / step, step);
+}
+
+dt_status dt_infer_as_strided(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    const dt_dims *size = c->args[1].dims, *stride = c->args[2].dims;
+    int64_t offset = dt_arg_given(c, 3) ? c->args[3].i : t->offset;
+    if (size->rank != stride->rank)
+        return dt_fail(DT_E_RUNTIME, "mismatch in length of strides and shape");
+    int64_t last = offset;
+    bool empty = false;
+    for (int d = 0; d < size->rank; d++) {
+        if (size->v[d] < 0 || stride->v[d] < 0)
+            return dt_fail(DT_E_RUNTIME,
+                           "as_strided: Negative sizes and strides are not supported at the moment");
+        if (size->v[d] == 0) empty = true;
+        else last += (size->v[d] - 1) * stride->v[d];
+    }
+    int64_t limit = (int64_t)(t->storage->bytes / dt_dtype_size((dt_dtype)t->dtype));
+    if (offset < 0 || (!empty && last >= limit))
+        return dt_fail(DT_E_RUNTIME,
+                       "setStorage: sizes and strides with storage offset %lld are out of bounds for "
+                       "storage of %lld elements", (long long)offset, (long long)limit);
+    return dt_rule_view(c, t, size, stride->v, offset);
+}
+
+dt_status dt_infer_diagonal(dt_op_call *c) {
+    dt_tensor *t = c->args[0].t;
+    int a, b;
+    DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, false, &a));
+    DT_TRY(dt_shape_wrap_dim(c->args[3].i, t->rank, false, &b));
+    if (a == b)
+        return dt_fail(DT_E_RUNTIME, "diagonal dimensions cannot be identical %d, %d", a, b);
+    int64_t offset = c->args[1].i, rows = t->shape[a], columns = t->shape[b], start = t->offset;
+    int64_t length = offset >= 0 ? (rows < columns - offset ? rows : columns - offset)
+                                 : (rows + offset < columns ? rows + offset : columns);
+    if (length < 0) length = 0;
+    if (length > 0) start += offset >= 0 ? offset * t->strides[b] : -offset * t->strides[a];
+    dt_dims shape = {.rank = 0};
+    int64_t strides[DT_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) {
+        if (d == a || d == b) continue;
+        strides[shape.rank] = t->strides[d];
+        shape.v[shape.rank++] = t->shape[d];
+    }
+    strides[shape.rank] = t->strides[a] + t->strides[b];
+    shape.v[shape.rank++] = length;
+    return dt_rule_view(c, t, &shape, strides, start);
+}
