@@ -10,8 +10,13 @@ clang_format=$(command -v clang-format-14 || command -v clang-format) || {
 
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard -- '*.c' '*.h')
 if [ "${1:-}" = --check ]; then
-    [ ${#sources[@]} -eq 0 ] || "$clang_format" --dry-run -Werror "${sources[@]}"
-    "$VENV/bin/ruff" format --check .
+    status=0
+    for source in "${sources[@]}"; do
+        "$clang_format" --dry-run -Werror "$source" 2>/dev/null ||
+            { echo "would reformat: $source" && status=1; }
+    done
+    "$VENV/bin/ruff" format --check . || status=1
+    exit $status
 else
     [ ${#sources[@]} -eq 0 ] || "$clang_format" -i "${sources[@]}"
     "$VENV/bin/ruff" check -q --fix-only .
