@@ -50,9 +50,15 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) DT_MUST_C
 /* Copy of src into dst (cast, broadcast already applied: same shapes). */
 dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) DT_MUST_CHECK;
 
-/* Called when an op touches an external storage above 1 MiB or waits in the client; python/ installs
- * how to wait without the GIL. Returns the future's error status after completion. */
+/* Called when the client has to wait (an op on external memory); python/ installs how to do so
+ * without the GIL. Returns DT_OK once the
+ * future is complete, in whatever state; DT_E_PYTHON when a signal handler raised. */
 typedef dt_status (*dt_wait_hook)(dt_future *future);
 void dt_dispatch_set_wait_hook(dt_wait_hook hook);
+
+/* Called when records_max tasks are in flight: DT_OK to look again (it waited, without the GIL), or
+ * DT_E_QUEUE_FULL (inside a running loop). */
+typedef dt_status (*dt_room_hook)(dt_sched *sched);
+void dt_dispatch_set_room_hook(dt_room_hook hook);
 
 #endif

@@ -1,0 +1,391 @@
+/* dispatch.c: see dispatch.h for the way of one op.
+ *
+ * I1: a failed rule leaves nothing behind; from submission on errors are the future's.
+ * I2: outs[] hold references of their own, the task holds others: either may die first.
+ * I3: an op that touches an external storage has ended when dt_dispatch returns, unless it only
+ *     reads small ones, whose bytes are then copied at the call.
+ */
+#include "futures/dispatch.h"
+
+#include <string.h>
+
+#include "runtime/assert.h"
+#include "runtime/device.h"
+#include "runtime/rules.h"
+
+#define EXTERNAL_COPY_BYTES_MAX (1 << 20)
+
+static dt_wait_hook wait_hook;
+static dt_room_hook room_hook;
+
+void dt_dispatch_set_wait_hook(dt_wait_hook hook) { wait_hook = hook; }
+void dt_dispatch_set_room_hook(dt_room_hook hook) { room_hook = hook; }
+
+static dt_status wait_for(dt_future *future) {
+    if (wait_hook) return wait_hook(future);
+    return dt_future_wait(future, -1, NULL, NULL);
+}
+
+/* ---- state of a tensor ------------------------------------------------------------------------- */
+
+dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future) {
+    dt_storage *s = t->storage;
+    if (future) *future = NULL;
+    if (DT_LIKELY(s->last_write == NULL)) return DT_FUTURE_READY;
+    dt_future_state state = dt_future_get_state(s->last_write);
+    if (state == DT_FUTURE_READY) {
+        dt_future *done = s->last_write;
+        s->last_write = NULL;
+        dt_future_release(done);
+        return state;
+    }
+    if (future) *future = s->last_write;
+    return state;
+}
+
+static void set_last_write(dt_storage *s, dt_future *future) {
+    dt_future *old = s->last_write;
+    s->last_write = dt_future_retain(future);
+    dt_future_release(old);
+}
+
+/* ---- submission ---------------------------------------------------------------------------------- */
+
+static void task_ended(dt_task *task) {
+    dt_future *future = task->user;
+    dt_future_complete(future, task->error);
+    dt_future_release(future);
+}
+
+static dt_status ensure_room(dt_sched *sched) {
+    while (DT_UNLIKELY(dt_sched_full(sched))) {
+        if (room_hook) DT_TRY(room_hook(sched));
+        else DT_TRY(dt_sched_wait_room(sched, -1));
+    }
+    return DT_OK;
+}
+
+dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
+    dt_sched *sched = dt_runtime();
+    dt_future *future = NULL;
+    dt_status status = sched ? ensure_room(sched) : DT_E_SHUTDOWN;
+    if (status == DT_OK) status = dt_future_new(&future);
+    if (status != DT_OK) {
+        dt_task_free(task);
+        return status;
+    }
+    task->user = dt_future_retain(future); /* task_ended's */
+    task->on_end = task_ended;
+    DT_ASSERT(task->kind != DT_TASK_WRITE || task->call.nout == 0);
+    for (int k = 0; k < task->call.nout; k++) {
+        dt_storage *s = task->call.operands[k]->storage;
+        set_last_write(s, future);
+        atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
+    }
+    dt_sched_submit(sched, task);
+    if (future_out) *future_out = future;
+    else dt_future_release(future);
+    return DT_OK;
+}
+
+dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) {
+    dt_storage *s = t->storage;
+    *out = NULL;
+    bool busy = atomic_load_explicit(&s->writers, memory_order_acquire) != 0 ||
+                (readers && atomic_load_explicit(&s->readers, memory_order_acquire) != 0);
+    if (!busy) return DT_OK;
+    if (!readers && s->last_write) {
+        *out = dt_future_retain(s->last_write);
+        return DT_OK;
+    }
+    dt_task *task;
+    DT_TRY(dt_task_new(DT_TASK_FENCE, readers ? 1 : 0, readers ? 0 : 1, &task));
+    task->call.operands[0] = dt_tensor_retain(t);
+    dt_future *previous = dt_future_retain(s->last_write);
+    dt_status status = dt_runtime_submit(task, out);
+    /* A fence writes nothing: what the tensor's value hangs on stays the task before it. */
+    if (status == DT_OK && readers && previous) set_last_write(s, previous);
+    dt_future_release(previous);
+    return status;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------- */
+
+typedef struct dt_lane {
+    bool ready;          /* every operand may be touched now */
+    bool external;       /* an outsider can see an operand */
+    bool external_out;   /* ... that is written */
+    int64_t external_in_bytes;
+    dt_future *failed;   /* an input whose writer failed; borrowed */
+} dt_lane;
+
+static int64_t tensor_bytes(const dt_tensor *t) {
+    return t->numel * (int64_t)dt_dtype_size((dt_dtype)t->dtype);
+}
+
+/* A failed storage is whole again only once all of it has been overwritten. */
+static void look_at_failed_output(dt_lane *lane, dt_tensor *t) {
+    dt_future *future;
+    dt_future_state state = dt_tensor_state(t, &future);
+    bool failed = state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED;
+    if (failed && (size_t)tensor_bytes(t) < t->storage->bytes) lane->failed = future;
+}
+
+static void look_at_output(dt_lane *lane, dt_tensor *t) {
+    dt_storage *s = t->storage;
+    if (DT_UNLIKELY(s->last_write != NULL)) look_at_failed_output(lane, t);
+    if (atomic_load_explicit(&s->writers, memory_order_acquire) != 0 ||
+        atomic_load_explicit(&s->readers, memory_order_acquire) != 0)
+        lane->ready = false;
+    if (DT_UNLIKELY(dt_storage_is_external(s))) lane->external = lane->external_out = true;
+}
+
+static void look_at_input(dt_lane *lane, dt_tensor *t) {
+    dt_storage *s = t->storage;
+    dt_future *future;
+    dt_future_state state = dt_tensor_state(t, &future);
+    if (state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED)
+        lane->failed = lane->failed ? lane->failed : future;
+    else if (state != DT_FUTURE_READY ||
+             atomic_load_explicit(&s->writers, memory_order_acquire) != 0)
+        lane->ready = false;
+    if (DT_UNLIKELY(dt_storage_is_external(s))) {
+        lane->external = true;
+        lane->external_in_bytes += tensor_bytes(t);
+    }
+}
+
+static void look_at_operands(const dt_call *call, dt_lane *lane) {
+    *lane = (dt_lane){.ready = true};
+    for (int k = 0; k < call->nout; k++) look_at_output(lane, dt_call_out(call, k));
+    for (int k = 0; k < call->nin; k++)
+        if (dt_call_in(call, k)) look_at_input(lane, dt_call_in(call, k));
+}
+
+/* A failed future for every output: the error shows at await or read. */
+static dt_status fail_outputs(const dt_call *call, dt_error *error) {
+    dt_future *future;
+    DT_TRY(dt_future_new(&future));
+    dt_future_complete(future, error);
+    for (int k = 0; k < call->nout; k++) set_last_write(dt_call_out(call, k)->storage, future);
+    dt_future_release(future);
+    return DT_OK;
+}
+
+static void bump_versions(const dt_call *call) {
+    for (int k = 0; k < call->nout; k++)
+        atomic_fetch_add_explicit(&dt_call_out(call, k)->storage->version, 1,
+                                  memory_order_relaxed);
+}
+
+static dt_status run_here(const dt_call *call) {
+    dt_status status = dt_call_run_inline(call);
+    bump_versions(call);
+    if (DT_LIKELY(status == DT_OK)) {
+        for (int k = 0; k < call->nout; k++) {
+            dt_storage *s = dt_call_out(call, k)->storage;
+            if (DT_UNLIKELY(s->last_write != NULL)) { /* an earlier write that ended well */
+                dt_future *done = s->last_write;
+                s->last_write = NULL;
+                dt_future_release(done);
+            }
+        }
+        return DT_OK;
+    }
+    dt_error *error = dt_error_capture(status);
+    status = fail_outputs(call, error);
+    dt_error_release(error);
+    return status;
+}
+
+static dt_status submit_call(dt_call *call, bool wait) {
+    dt_task *task;
+    DT_TRY(dt_task_new(DT_TASK_COMPUTE, call->nout, call->nin, &task));
+    dt_call_fini(&task->call);
+    dt_call_move(&task->call, call);
+    dt_future *future;
+    DT_TRY(dt_runtime_submit(task, &future));
+    dt_status status = wait ? wait_for(future) : DT_OK;
+    dt_future_release(future);
+    return status;
+}
+
+/* Swaps small external inputs for copies of their bytes, so that the op itself may run later. */
+static dt_status copy_external_inputs(dt_call *call) {
+    for (int k = 0; k < call->nin; k++) {
+        dt_tensor *t = dt_call_in(call, k);
+        if (!t || !dt_storage_is_external(t->storage)) continue;
+        dt_op_call copy;
+        dt_op_call_init(&copy, DT_OP_clone);
+        copy.nargs = 1;
+        copy.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = t};
+        DT_TRY(copy.op->rule(&copy));
+        copy.call.operands[0] = dt_tensor_retain(copy.outs[0]);
+        copy.call.kernel = dt_device_cpu()->kernels[DT_OP_clone];
+        dt_status status = run_here(&copy.call);
+        if (status == DT_OK) {
+            call->operands[call->nout + k] = dt_tensor_retain(copy.outs[0]);
+            dt_tensor_release(t);
+        }
+        dt_op_call_clear(&copy);
+        DT_TRY(status);
+    }
+    return DT_OK;
+}
+
+static dt_status place_and_run(dt_call *call) {
+    dt_lane lane;
+    look_at_operands(call, &lane);
+    if (DT_UNLIKELY(lane.failed != NULL)) return fail_outputs(call, dt_future_error(lane.failed));
+    bool cheap = lane.ready && call->kernel->cost_ns(call) <= DT_INLINE_COST_NS_MAX;
+    if (cheap) return run_here(call);
+    if (DT_UNLIKELY(lane.external)) {
+        if (lane.external_out || lane.external_in_bytes > EXTERNAL_COPY_BYTES_MAX || !lane.ready)
+            return submit_call(call, true);
+        DT_TRY(copy_external_inputs(call));
+    }
+    return submit_call(call, false);
+}
+
+/* ---- targets: in-place and out= -------------------------------------------------------------------- */
+
+static dt_status check_target(const dt_op_call *c) {
+    const dt_tensor *target = c->target, *result = c->outs[0];
+    char a[200], b[200];
+    if (!dt_tensor_same_shape(target, result) && c->inplace)
+        return dt_fail(DT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                       dt_shape_format(target->rank, target->shape, a, sizeof a),
+                       dt_shape_format(result->rank, result->shape, b, sizeof b));
+    if (!dt_dtype_can_cast((dt_dtype)result->dtype, (dt_dtype)target->dtype))
+        return dt_fail(DT_E_RUNTIME,
+                       "result type %s can't be cast to the desired output type %s",
+                       dt_dtype_table[result->dtype].long_name,
+                       dt_dtype_table[target->dtype].long_name);
+    if (target->storage->flags & DT_STORAGE_READONLY)
+        return dt_fail(DT_E_RUNTIME, "the tensor to be written shares read-only memory");
+    if (dt_shape_may_self_overlap(target->rank, target->shape, target->strides))
+        return dt_fail(DT_E_RUNTIME,
+                       "unsupported operation: more than one element of the written-to tensor refers "
+                       "to a single memory location. Please clone() the tensor before performing the "
+                       "operation.");
+    return DT_OK;
+}
+
+static bool is_dense(const dt_tensor *t) {
+    int64_t span = 1;
+    for (int d = 0; d < t->rank; d++)
+        if (t->shape[d] > 1) span += (t->shape[d] - 1) * t->strides[d];
+    return t->numel == 0 || span == t->numel;
+}
+
+/* Inputs that meet the target in memory: an error as in torch where that is certain (both dense), a
+ * copy of the input where strides interleave. */
+static dt_status resolve_overlaps(dt_op_call *c) {
+    for (int k = 0; k < c->call.nin; k++) {
+        dt_tensor *in = dt_call_in(&c->call, k);
+        if (!in || !dt_tensor_partial_overlap(c->target, in)) continue;
+        if (is_dense(c->target) && is_dense(in))
+            return dt_fail(DT_E_RUNTIME,
+                           "unsupported operation: some elements of the input tensor and the "
+                           "written-to tensor refer to a single memory location. Please clone() the "
+                           "tensor before performing the operation.");
+        dt_op_call copy;
+        dt_op_call_init(&copy, DT_OP_clone);
+        copy.nargs = 1;
+        copy.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = in};
+        DT_TRY(dt_dispatch(&copy));
+        c->call.operands[c->call.nout + k] = copy.outs[0];
+        dt_tensor_release(in);
+    }
+    return DT_OK;
+}
+
+/* Redirects the write into the target where the kernel can, else tells to copy afterwards. */
+static dt_status redirect(dt_op_call *c, const dt_kernel *kernel, bool *copy_after) {
+    *copy_after = false;
+    DT_TRY(check_target(c));
+    if (!dt_tensor_same_shape(c->target, c->outs[0])) { /* out= of another shape: torch resizes */
+        c->replace_target = true;
+        return DT_OK;
+    }
+    bool plain_out = !(kernel->flags & DT_KERNEL_CONTIGUOUS_OUT) || c->target->contiguous;
+    bool casts = c->target->dtype == c->outs[0]->dtype || (kernel->flags & DT_KERNEL_OUT_CASTS);
+    bool elementwise = kernel->flags & DT_KERNEL_ELEMENTWISE;
+    if (!plain_out || !casts || !elementwise || c->call.operands[0] != NULL || c->nout != 1) {
+        *copy_after = true;
+        return DT_OK;
+    }
+    DT_TRY(resolve_overlaps(c));
+    dt_tensor_release(c->outs[0]);
+    c->outs[0] = dt_tensor_retain(c->target);
+    return DT_OK;
+}
+
+/* ---- the op ----------------------------------------------------------------------------------------- */
+
+static dt_status make_inputs_contiguous(dt_call *call) {
+    for (int k = 0; k < call->nin; k++) {
+        dt_tensor *t = dt_call_in(call, k), *flat;
+        if (!t || t->contiguous) continue;
+        DT_TRY(dt_rule_make_contiguous(t, &flat));
+        call->operands[call->nout + k] = flat;
+        dt_tensor_release(t);
+    }
+    return DT_OK;
+}
+
+static dt_status finish_view_target(dt_op_call *c) {
+    if (!c->target) return DT_OK;
+    DT_TRY(check_target(c));
+    if (!dt_tensor_same_shape(c->target, c->outs[0])) {
+        c->replace_target = true;
+        return DT_OK;
+    }
+    return dt_copy_into(c->target, c->outs[0]);
+}
+
+static dt_status dispatch_inferred(dt_op_call *c) {
+    if (c->done) return finish_view_target(c);
+    const dt_kernel *kernel = dt_device_cpu()->kernels[c->call.op];
+    DT_ASSERT(kernel != NULL);
+    c->call.kernel = kernel;
+    bool copy_after = false;
+    if (DT_UNLIKELY(c->target != NULL)) DT_TRY(redirect(c, kernel, &copy_after));
+    if (kernel->flags & DT_KERNEL_CONTIGUOUS_IN) DT_TRY(make_inputs_contiguous(&c->call));
+    for (int k = 0; k < c->call.nout; k++)
+        if (!c->call.operands[k]) c->call.operands[k] = dt_tensor_retain(c->outs[k]);
+    DT_TRY(place_and_run(&c->call));
+    if (copy_after) {
+        DT_TRY(dt_copy_into(c->target, c->outs[0]));
+        dt_tensor_release(c->outs[0]);
+        c->outs[0] = dt_tensor_retain(c->target);
+    }
+    return DT_OK;
+}
+
+dt_status dt_dispatch(dt_op_call *c) {
+    dt_graveyard_drain();
+    dt_rule_invoke = dt_dispatch;
+    dt_status status = c->op->rule(c);
+    if (DT_LIKELY(status == DT_OK)) status = dispatch_inferred(c);
+    if (DT_UNLIKELY(status != DT_OK)) {
+        dt_op_call_clear(c);
+        return status;
+    }
+    dt_call_fini(&c->call);
+    return DT_OK;
+}
+
+dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) {
+    DT_ASSERT(dt_tensor_same_shape(dst, src));
+    dt_op_call copy;
+    dt_op_call_init(&copy, DT_OP_copy__to);
+    copy.nargs = 2;
+    copy.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = src};
+    copy.args[1] = (dt_arg){.kind = DT_ARG_DTYPE, .dtype = (dt_dtype)dst->dtype};
+    copy.target = dst;
+    copy.inplace = true;
+    DT_TRY(dt_dispatch(&copy));
+    dt_tensor_release(copy.outs[0]);
+    return DT_OK;
+}
