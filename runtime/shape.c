@@ -176,28 +176,149 @@ bool dt_shape_view_strides(int old_rank, const int64_t *old_shape, const int64_t
     return place_run(size, stride, new_shape, new_strides, &left) && left == 0;
 }
 
+/* ---- overlap ------------------------------------------------------------------------------------ */
+
+#define TERMS_MAX (2 * DT_RANK_MAX)
+#define SEARCH_STEPS_MAX 4096
+
+/* The question: are there integers y[k] in [0, n[k]] with sum of c[k] * y[k] == target? */
+typedef struct search {
+    int count;
+    int steps;
+    int64_t c[TERMS_MAX]; /* positive, falling */
+    int64_t n[TERMS_MAX];
+    int64_t reach[TERMS_MAX + 1]; /* greatest sum of the terms from k on */
+    int64_t gcd[TERMS_MAX + 1];   /* what every such sum is a multiple of */
+} search;
+
+/* Keeps c falling; equal coefficients become one term. */
+static void search_add(search *s, int64_t c, int64_t n) {
+    int at = 0;
+    while (at < s->count && s->c[at] > c) at++;
+    if (at < s->count && s->c[at] == c) {
+        s->n[at] += n;
+        return;
+    }
+    for (int k = s->count++; k > at; k--) {
+        s->c[k] = s->c[k - 1];
+        s->n[k] = s->n[k - 1];
+    }
+    s->c[at] = c;
+    s->n[at] = n;
+}
+
+/* False when sums overflow: nothing can be said then. */
+static bool search_prepare(search *s) {
+    s->steps = 0;
+    s->reach[s->count] = 0;
+    s->gcd[s->count] = 0;
+    for (int k = s->count - 1; k >= 0; k--) {
+        int64_t most, a = s->c[k], b = s->gcd[k + 1];
+        if (__builtin_mul_overflow(s->c[k], s->n[k], &most) ||
+            __builtin_add_overflow(most, s->reach[k + 1], &s->reach[k]))
+            return false;
+        while (b != 0) {
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        s->gcd[k] = a;
+    }
+    return true;
+}
+
+/* True also when the search was given up. Strides of real tensors nest, so that each level has one
+ * or two candidates. */
+static bool search_from(search *s, int k, int64_t target) {
+    if (target < 0 || target > s->reach[k]) return false;
+    if (target == 0) return true;
+    if (target % s->gcd[k] != 0) return false;
+    int64_t most = target / s->c[k] < s->n[k] ? target / s->c[k] : s->n[k];
+    int64_t short_by = target - s->reach[k + 1];
+    int64_t least = short_by > 0 ? (short_by - 1) / s->c[k] + 1 : 0;
+    for (int64_t y = most; y >= least; y--) {
+        if (++s->steps > SEARCH_STEPS_MAX) return true;
+        if (search_from(s, k + 1, target - y * s->c[k])) return true;
+    }
+    return false;
+}
+
+/* Two different indices differ first (in the order of falling strides) in some dim k. Their
+ * addresses are equal when step[k] * (1 + y) is balanced by the dims of smaller strides, whose
+ * differences run from -extent to extent. */
+static bool meets_itself(int count, const int64_t *step, const int64_t *extent) {
+    for (int k = 0; k < count; k++) {
+        search s = {.count = 0};
+        int64_t target = -step[k];
+        search_add(&s, step[k], extent[k] - 1);
+        for (int m = k + 1; m < count; m++) {
+            search_add(&s, step[m], 2 * extent[m]);
+            if (__builtin_add_overflow(target, step[m] * extent[m], &target)) return true;
+        }
+        if (!search_prepare(&s) || search_from(&s, 0, target)) return true;
+    }
+    return false;
+}
+
 bool dt_shape_may_self_overlap(int rank, const int64_t *shape, const int64_t *strides) {
     int64_t extent[DT_RANK_MAX], step[DT_RANK_MAX];
-    int n = 0;
+    int count = 0;
+    bool expanded = false;
     for (int d = 0; d < rank; d++) {
         if (shape[d] == 0) return false;
         if (shape[d] == 1) continue;
         int64_t s = strides[d] < 0 ? -strides[d] : strides[d];
-        if (s == 0) return true;
-        int at = n++;
-        for (; at > 0 && step[at - 1] > s; at--) {
+        expanded |= s == 0;
+        int at = count++;
+        for (; at > 0 && step[at - 1] < s; at--) { /* falling */
             step[at] = step[at - 1];
             extent[at] = extent[at - 1];
         }
         step[at] = s;
         extent[at] = shape[d] - 1;
     }
+    if (expanded) return true;
     int64_t reach = 0;
-    for (int k = 0; k < n; k++) {
-        if (step[k] <= reach) return true;
-        reach += step[k] * extent[k];
+    bool nested = true; /* each stride steps over everything that smaller ones reach */
+    for (int k = count - 1; k >= 0; k--) {
+        int64_t most;
+        nested &= step[k] > reach;
+        if (__builtin_mul_overflow(step[k], extent[k], &most) ||
+            __builtin_add_overflow(reach, most, &reach))
+            return true;
     }
-    return false;
+    return !nested && meets_itself(count, step, extent);
+}
+
+/* Adds the terms of one operand; its reach in *last. False: overflow, or strides below 0. */
+static bool search_add_dims(search *s, int rank, const int64_t *shape, const int64_t *strides,
+                            int64_t *last) {
+    *last = 0;
+    for (int d = 0; d < rank; d++) {
+        int64_t most;
+        if (shape[d] == 1 || strides[d] == 0) continue;
+        if (strides[d] < 0 || __builtin_mul_overflow(shape[d] - 1, strides[d], &most) ||
+            __builtin_add_overflow(*last, most, last))
+            return false;
+        search_add(s, strides[d], shape[d] - 1);
+    }
+    return true;
+}
+
+bool dt_shape_may_meet(int a_rank, const int64_t *a_shape, const int64_t *a_strides, int b_rank,
+                       const int64_t *b_shape, const int64_t *b_strides, int64_t b_minus_a) {
+    for (int d = 0; d < a_rank; d++)
+        if (a_shape[d] == 0) return false;
+    for (int d = 0; d < b_rank; d++)
+        if (b_shape[d] == 0) return false;
+    /* i * sa - j * sb == b_minus_a; with j counted from the end instead, all terms are positive. */
+    search s = {.count = 0};
+    int64_t a_last, b_last, target;
+    if (!search_add_dims(&s, a_rank, a_shape, a_strides, &a_last) ||
+        !search_add_dims(&s, b_rank, b_shape, b_strides, &b_last))
+        return true;
+    if (__builtin_add_overflow(b_minus_a, b_last, &target) || !search_prepare(&s)) return true;
+    return search_from(&s, 0, target);
 }
 
 const char *dt_shape_format(int rank, const int64_t *shape, char *buffer, int size) {

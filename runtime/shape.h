@@ -45,9 +45,14 @@ dt_status dt_shape_infer(dt_dims *shape, int64_t numel) DT_MUST_CHECK;
 bool dt_shape_view_strides(int old_rank, const int64_t *old_shape, const int64_t *old_strides,
                            int new_rank, const int64_t *new_shape, int64_t *new_strides);
 
-/* True when two different indices can address one element (torch's is_overlapping fast checks,
- * decided exactly for what strides allow to decide: expanded dims, sorted-stride test). */
+/* True when two different indices can address one element: expanded dims, else the sorted-stride
+ * test, else an exact search (true when that grows long). */
 bool dt_shape_may_self_overlap(int rank, const int64_t *shape, const int64_t *strides);
+
+/* True when an element of a and one of b can be at the same address; b's first element lies
+ * b_minus_a elements behind a's. Exact unless the strides make the search long, then true. */
+bool dt_shape_may_meet(int a_rank, const int64_t *a_shape, const int64_t *a_strides, int b_rank,
+                       const int64_t *b_shape, const int64_t *b_strides, int64_t b_minus_a);
 
 /* Writes "[2, 3]" to buffer (truncated with "..." when it does not fit) and returns buffer. */
 const char *dt_shape_format(int rank, const int64_t *shape, char *buffer, int size);

@@ -1,21 +1,21 @@
 /* storage.c: the life of a storage.
  *
  *   dt_storage_new (small) ----------------------------------> has bytes (behind the header)
+ *   dt_tensor_new (small) -----------------------------------> has bytes (embedded, one block)
  *   dt_storage_new (large) --> no bytes --dt_storage_materialize--> has bytes (dt_bytes_alloc)
  *   dt_storage_new_foreign ----------------------------------> has bytes (an outsider's)
  *
  *   last release: own bytes are freed at once; a foreign storage is posted to the graveyard, header
  *   and all, and freed there after its outsider was told.
  *
- * I1: the size of the header block follows from flags and bytes alone (header_size), so that it is
- *     freed with the size it was taken with.
+ * I1: the size of the header block follows from flags and bytes alone (header_size, or
+ *     dt__embedded_size), so that it is freed with the size it was taken with.
  */
 #include "runtime/storage.h"
 
-#include <string.h>
-
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "runtime/storage_impl.h"
 
 _Static_assert(offsetof(dt_storage, inline_bytes) % 16 == 0, "inline bytes serve 16-byte loads");
 _Static_assert(sizeof(dt_storage) <= 96, "the header of a 4-float tensor fits a small class");
@@ -26,40 +26,29 @@ void dt_storage_set_future_release(void (*release)(struct dt_future *future)) {
     atomic_store_explicit(&future_release_hook, (uintptr_t)release, memory_order_release);
 }
 
-static inline bool bytes_are_inline(uint32_t flags, size_t bytes) {
-    return (flags & DT_STORAGE_FOREIGN) == 0 && bytes <= DT_STORAGE_INLINE_MAX;
-}
-
-static inline size_t header_size(uint32_t flags, size_t bytes) {
-    return sizeof(dt_storage) + (bytes_are_inline(flags, bytes) ? bytes : 0);
-}
-
-static dt_storage *new_header(size_t bytes, uint32_t flags) {
-    dt_storage *s = dt_alloc(header_size(flags, bytes));
-    if (DT_UNLIKELY(s == NULL)) return NULL;
-    memset(s, 0, sizeof *s); /* every atomic of ours is valid as zero bits */
-    atomic_init(&s->refs, 1);
-    s->bytes = bytes;
-    s->flags = flags;
-    return s;
+static size_t header_size(uint32_t flags, size_t bytes) {
+    return sizeof(dt_storage) + (dt__storage_is_inline(flags, bytes) ? bytes : 0);
 }
 
 dt_storage *dt_storage_new(size_t bytes) {
-    dt_storage *s = new_header(bytes, 0);
-    if (DT_UNLIKELY(s == NULL)) return NULL;
-    if (bytes_are_inline(0, bytes)) atomic_init(&s->data, s->inline_bytes);
+    dt_storage *s = dt_alloc(header_size(0, bytes));
+    if (DT_LIKELY(s != NULL)) dt__storage_init(s, bytes, 0);
     return s;
 }
 
 dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(void *context),
                                    void *context, uint32_t flags) {
-    dt_storage *s = new_header(bytes, flags | DT_STORAGE_FOREIGN);
+    DT_ASSERT((flags & DT_STORAGE_EMBEDDED) == 0);
+    DT_ASSERT(data != NULL || bytes == 0);
+    flags |= DT_STORAGE_FOREIGN;
+    dt_storage *s = dt_alloc(header_size(flags, bytes));
     if (s == NULL) return NULL;
+    dt__storage_init(s, bytes, flags);
     s->foreign_release = release;
     s->foreign_context = context;
-    /* An empty tensor of an outsider may have no address; ours always have one (I2: non-NULL is
-     * what "materialised" means). Nobody reads or writes through it. */
-    atomic_init(&s->data, data != NULL || bytes != 0 ? data : (void *)s);
+    /* An empty array of an outsider may have no address; ours has one, since NULL means that the
+     * memory is not taken yet. Nobody reads or writes through it. */
+    atomic_init(&s->data, data != NULL ? data : (void *)s->inline_bytes);
     return s;
 }
 
@@ -100,8 +89,12 @@ void dt_storage_free_last(dt_storage *s) {
         dt_graveyard_post(&s->grave);
         return;
     }
-    void *data = atomic_load_explicit(&s->data, memory_order_acquire);
-    if (!bytes_are_inline(s->flags, s->bytes)) {
+    if (s->flags & DT_STORAGE_EMBEDDED) {
+        dt_free((char *)s - offsetof(dt__embedded, storage), dt__embedded_size(s->bytes));
+        return;
+    }
+    if (!dt__storage_is_inline(s->flags, s->bytes)) {
+        void *data = atomic_load_explicit(&s->data, memory_order_acquire);
         if (data != NULL) dt_bytes_free(data, s->bytes);
     }
     dt_free(s, header_size(s->flags, s->bytes));

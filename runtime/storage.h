@@ -36,6 +36,7 @@ enum {
     DT_STORAGE_FOREIGN = 1u << 0,  /* memory belongs to an outsider (from_torch, from_numpy) */
     DT_STORAGE_FROZEN = 1u << 1,   /* the outsider promised not to write: treat as internal */
     DT_STORAGE_READONLY = 1u << 2, /* must not be written (a read-only numpy array) */
+    DT_STORAGE_EMBEDDED = 1u << 3, /* lies in one block behind its first tensor; runtime/'s own */
 };
 
 typedef struct dt_storage {
@@ -70,7 +71,10 @@ static inline dt_storage *dt_storage_retain(dt_storage *s) {
 }
 void dt_storage_free_last(dt_storage *s);
 static inline void dt_storage_release(dt_storage *s) {
-    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) dt_storage_free_last(s);
+    /* Who sees 1 holds the only reference, and nobody can make another: no locked operation. */
+    if (atomic_load_explicit(&s->refs, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+        dt_storage_free_last(s);
 }
 
 /* Takes the memory if that has not happened. Only one thread at a time may do so for one storage

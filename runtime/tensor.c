@@ -1,63 +1,72 @@
 /* tensor.c: making and freeing tensors.
  *
- * Every constructor ends in one of two places: new_tensor allocates and fills the metadata, and the
- * public functions give it a storage.  A small contiguous tensor costs two blocks of the calling
- * thread's caches: the metadata, and the storage with its bytes.
+ * A small contiguous tensor is one block of the calling thread's cache: metadata, storage header
+ * and bytes (dt__embedded); that is what an op on four floats pays for.  Others are two blocks, and
+ * the bytes follow when the first writer starts.  Under AddressSanitizer nothing is embedded, so
+ * that a use of a dead tensor is seen also while its storage lives on.
  *
  * I1: a tensor owns one reference to its storage, and its last element lies inside it.
  * I2: on failure nothing is left behind and *out is untouched.
  */
 #include "runtime/tensor.h"
 
-#include <string.h>
-
 #include "runtime/alloc.h"
+#include "runtime/alloc_impl.h"
 #include "runtime/assert.h"
+#include "runtime/storage_impl.h"
 
-/* Fills all fields but the storage; NULL: out of memory. */
-static inline dt_tensor *new_tensor(dt_dtype dtype, int rank, const int64_t *shape, int64_t numel,
-                                    int64_t offset) {
-    dt_tensor *t = dt_alloc(sizeof *t);
-    if (DT_UNLIKELY(t == NULL)) return NULL;
+_Static_assert(sizeof(dt_tensor) == 288, "see the size classes before letting it grow");
+_Static_assert(sizeof(dt__embedded) % 64 == 0, "embedded bytes are aligned as the block is");
+
+/* Fills all fields but storage, shape, strides and contiguous. */
+static inline void init_tensor(dt_tensor *t, dt_dtype dtype, int rank, int64_t numel,
+                               int64_t offset) {
     atomic_init(&t->refs, 1);
     t->dtype = (uint8_t)dtype;
     t->rank = (uint8_t)rank;
     t->wrapped = false;
     t->numel = numel;
     t->offset = offset;
-    for (int d = 0; d < rank; d++) t->shape[d] = shape[d];
-    return t;
 }
 
 static dt_status no_memory(void) {
     return dt_fail(DT_E_NO_MEMORY, "out of memory: cannot allocate a tensor's metadata");
 }
 
-static void check_arguments(dt_dtype dtype, int rank) {
+static inline void check_arguments(dt_dtype dtype, int rank) {
     DT_ASSERT(dtype < DT_DTYPE_COUNT);
     DT_ASSERT(rank >= 0 && rank <= DT_RANK_MAX);
 }
 
-static dt_status new_owning(dt_dtype dtype, int rank, const int64_t *shape, dt_tensor **out) {
-    check_arguments(dtype, rank);
-    int64_t numel, size = (int64_t)dt_dtype_size(dtype);
-    DT_TRY(dt_shape_numel(rank, shape, size, &numel));
-    dt_storage *storage = dt_storage_new((size_t)(numel * size));
-    if (DT_UNLIKELY(storage == NULL)) return no_memory();
-    dt_tensor *t = new_tensor(dtype, rank, shape, numel, 0);
+/* Metadata and storage of `bytes` bytes, refs and storage set up; NULL: out of memory. */
+static inline dt_tensor *new_pair(size_t bytes) {
+    if (!DT_ALLOC_BYPASS && bytes <= DT_STORAGE_INLINE_MAX) {
+        dt__embedded *e = dt_alloc(dt__embedded_size(bytes));
+        if (DT_UNLIKELY(e == NULL)) return NULL;
+        dt__storage_init(&e->storage, bytes, DT_STORAGE_EMBEDDED);
+        e->tensor.storage = &e->storage;
+        return &e->tensor;
+    }
+    dt_storage *storage = dt_storage_new(bytes);
+    if (DT_UNLIKELY(storage == NULL)) return NULL;
+    dt_tensor *t = dt_alloc(sizeof *t);
     if (DT_UNLIKELY(t == NULL)) {
         dt_storage_release(storage);
-        return no_memory();
+        return NULL;
     }
     t->storage = storage;
-    *out = t;
-    return DT_OK;
+    return t;
 }
 
 dt_status dt_tensor_new(dt_dtype dtype, int rank, const int64_t *shape, dt_tensor **out) {
-    dt_tensor *t;
-    DT_TRY(new_owning(dtype, rank, shape, &t));
-    dt_shape_contiguous_strides(rank, t->shape, t->strides);
+    check_arguments(dtype, rank);
+    int64_t numel, size = (int64_t)dt_dtype_size(dtype);
+    DT_TRY(dt_shape_numel(rank, shape, size, &numel));
+    dt_tensor *t = new_pair((size_t)(numel * size));
+    if (DT_UNLIKELY(t == NULL)) return no_memory();
+    init_tensor(t, dtype, rank, numel, 0);
+    for (int d = 0; d < rank; d++) t->shape[d] = shape[d];
+    dt_shape_contiguous_strides(rank, shape, t->strides);
     t->contiguous = true;
     *out = t;
     return DT_OK;
@@ -73,14 +82,25 @@ static int64_t span(int rank, const int64_t *shape, const int64_t *strides) {
     return last;
 }
 
+static inline void set_layout(dt_tensor *t, const int64_t *shape, const int64_t *strides) {
+    for (int d = 0; d < t->rank; d++) {
+        t->shape[d] = shape[d];
+        t->strides[d] = strides[d];
+    }
+    t->contiguous = dt_shape_is_contiguous(t->rank, shape, strides);
+}
+
 dt_status dt_tensor_new_strided(dt_dtype dtype, int rank, const int64_t *shape,
                                 const int64_t *strides, dt_tensor **out) {
-    dt_tensor *t;
-    DT_TRY(new_owning(dtype, rank, shape, &t));
-    DT_ASSERT(t->numel == 0 || span(rank, shape, strides) < t->numel);
+    check_arguments(dtype, rank);
+    int64_t numel, size = (int64_t)dt_dtype_size(dtype);
+    DT_TRY(dt_shape_numel(rank, shape, size, &numel));
+    DT_ASSERT(numel == 0 || span(rank, shape, strides) < numel);
     DT_DEBUG_ASSERT(!dt_shape_may_self_overlap(rank, shape, strides));
-    for (int d = 0; d < rank; d++) t->strides[d] = strides[d];
-    t->contiguous = dt_shape_is_contiguous(rank, shape, strides);
+    dt_tensor *t = new_pair((size_t)(numel * size));
+    if (DT_UNLIKELY(t == NULL)) return no_memory();
+    init_tensor(t, dtype, rank, numel, 0);
+    set_layout(t, shape, strides);
     *out = t;
     return DT_OK;
 }
@@ -99,10 +119,10 @@ dt_status dt_tensor_new_over(dt_storage *storage, dt_dtype dtype, int rank, cons
     DT_ASSERT(offset >= 0);
     if (numel != 0)
         DT_ASSERT((offset + span(rank, shape, strides) + 1) * size <= (int64_t)storage->bytes);
-    dt_tensor *t = new_tensor(dtype, rank, shape, numel, offset);
+    dt_tensor *t = dt_alloc(sizeof *t);
     if (DT_UNLIKELY(t == NULL)) return no_memory();
-    for (int d = 0; d < rank; d++) t->strides[d] = strides[d];
-    t->contiguous = dt_shape_is_contiguous(rank, shape, strides);
+    init_tensor(t, dtype, rank, numel, offset);
+    set_layout(t, shape, strides);
     t->storage = storage;
     *out = t;
     return DT_OK;
@@ -125,20 +145,27 @@ dt_status dt_tensor_new_scalar(dt_scalar value, dt_dtype dtype, bool wrapped, dt
 }
 
 void dt_tensor_free_last(dt_tensor *t) {
-    dt_storage_release(t->storage);
-    dt_free(t, sizeof *t);
+    dt_storage *storage = t->storage;
+    /* An embedded pair: the block is the storage's. A view of it has a block of its own. */
+    bool embedded = (storage->flags & DT_STORAGE_EMBEDDED) != 0 &&
+                    (char *)storage == (char *)t + offsetof(dt__embedded, storage);
+    if (!embedded) dt_free(t, sizeof *t);
+    dt_storage_release(storage);
 }
 
 bool dt_tensor_partial_overlap(const dt_tensor *t, const dt_tensor *u) {
     if (t->storage != u->storage || t->numel == 0 || u->numel == 0) return false;
-    int64_t ts = (int64_t)dt_dtype_size((dt_dtype)t->dtype);
-    int64_t us = (int64_t)dt_dtype_size((dt_dtype)u->dtype);
-    int64_t t0 = t->offset * ts, u0 = u->offset * us;
-    int64_t t1 = t0 + (span(t->rank, t->shape, t->strides) + 1) * ts;
-    int64_t u1 = u0 + (span(u->rank, u->shape, u->strides) + 1) * us;
-    if (t1 <= u0 || u1 <= t0) return false;
-    if (ts != us || t0 != u0 || !dt_tensor_same_shape(t, u)) return true;
-    for (int d = 0; d < t->rank; d++)
-        if (t->shape[d] > 1 && t->strides[d] != u->strides[d]) return true;
-    return false;
+    int64_t t_size = (int64_t)dt_dtype_size((dt_dtype)t->dtype);
+    int64_t u_size = (int64_t)dt_dtype_size((dt_dtype)u->dtype);
+    int64_t t_begin = t->offset * t_size, u_begin = u->offset * u_size;
+    int64_t t_end = t_begin + (span(t->rank, t->shape, t->strides) + 1) * t_size;
+    int64_t u_end = u_begin + (span(u->rank, u->shape, u->strides) + 1) * u_size;
+    if (t_end <= u_begin || u_end <= t_begin) return false;
+    /* Elements of two sizes (view(dtype)): one may cover parts of another, ranges must do. */
+    if (t_size != u_size) return true;
+    bool same = t->offset == u->offset && dt_tensor_same_shape(t, u);
+    for (int d = 0; same && d < t->rank; d++)
+        same = t->shape[d] == 1 || t->strides[d] == u->strides[d];
+    return !same && dt_shape_may_meet(t->rank, t->shape, t->strides, u->rank, u->shape, u->strides,
+                                      u->offset - t->offset);
 }

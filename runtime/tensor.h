@@ -54,7 +54,10 @@ static inline dt_tensor *dt_tensor_retain(dt_tensor *t) {
 }
 void dt_tensor_free_last(dt_tensor *t);
 static inline void dt_tensor_release(dt_tensor *t) {
-    if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1) dt_tensor_free_last(t);
+    /* Who sees 1 holds the only reference, and nobody can make another: no locked operation. */
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1)
+        dt_tensor_free_last(t);
 }
 
 /* First element; only once the storage is materialised (kernels, or a ready tensor). */
@@ -71,7 +74,8 @@ static inline bool dt_tensor_same_shape(const dt_tensor *a, const dt_tensor *b) 
 }
 
 /* Whether writing `t` while reading `u` may meet in memory other than at equal indices: the same
- * storage, overlapping ranges, and not the very same shape, strides and offset. */
+ * storage, at least one address in common, and not the very same shape, strides and offset. x[1:]
+ * and x[:-1] do; x[::2] and x[1::2], or two columns of a matrix, do not. */
 bool dt_tensor_partial_overlap(const dt_tensor *t, const dt_tensor *u);
 
 #endif
