@@ -303,7 +303,7 @@ static slab *next_slab(heap *h, unsigned class) {
     return s;
 }
 
-static __attribute__((noinline)) void *refill(heap *h, unsigned class) {
+static __attribute__((noinline, unused)) void *refill(heap *h, unsigned class) {
     slab *s = h->current[class];
     collect(h, COLLECT_BLOCKS);
     while (s->free == NULL && (s == &no_slab || !carve(s))) {

@@ -60,11 +60,6 @@ static void uncount_live(int64_t size) {
     atomic_fetch_sub_explicit(&live_bytes, size, memory_order_relaxed);
 }
 
-static int64_t cache_max(void) {
-    int64_t half = atomic_load_explicit(&peak_bytes, memory_order_relaxed) / 2;
-    return half > CACHE_MIN ? half : CACHE_MIN;
-}
-
 static int64_t cached_now(void) {
     return atomic_load_explicit(&medium_cached, memory_order_relaxed) +
            atomic_load_explicit(&large_cached, memory_order_relaxed);
@@ -83,6 +78,11 @@ static void block_free(void *p, size_t size) {
 void dt_memory_cache_empty(void) { dt__small_trim(); }
 
 #else
+
+static int64_t cache_max(void) {
+    int64_t half = atomic_load_explicit(&peak_bytes, memory_order_relaxed) / 2;
+    return half > CACHE_MIN ? half : CACHE_MIN;
+}
 
 /* ---- classes: eight for each doubling ------------------------------------------------------------------ */
 
@@ -108,18 +108,24 @@ typedef struct medium {
     struct medium *next;
 } medium;
 
+/* One lock for each doubling; not for each class, since fork takes them all and ThreadSanitizer
+ * does not follow more than 64 held at once. */
+enum { MEDIUM_LOCKS = MEDIUM_CLASSES / STEPS };
+
 static struct {
-    _Alignas(64) pthread_mutex_t lock;
-    medium *top;
-} medium_bins[MEDIUM_CLASSES];
+    _Alignas(64) pthread_mutex_t mutex;
+} medium_locks[MEDIUM_LOCKS];
+static medium *medium_bins[MEDIUM_CLASSES];
+
+static pthread_mutex_t *medium_lock(int class) { return &medium_locks[class / STEPS].mutex; }
 
 static void *medium_alloc(size_t size) {
     size_t capacity;
     int class = class_above(DT_SMALL_MAX, size, &capacity);
-    pthread_mutex_lock(&medium_bins[class].lock);
-    medium *m = medium_bins[class].top;
-    if (m != NULL) medium_bins[class].top = m->next;
-    pthread_mutex_unlock(&medium_bins[class].lock);
+    pthread_mutex_lock(medium_lock(class));
+    medium *m = medium_bins[class];
+    if (m != NULL) medium_bins[class] = m->next;
+    pthread_mutex_unlock(medium_lock(class));
     if (m != NULL) {
         atomic_fetch_sub_explicit(&medium_cached, (int64_t)capacity, memory_order_relaxed);
         return m;
@@ -137,18 +143,18 @@ static void medium_free(void *p, size_t size) {
     }
     atomic_fetch_add_explicit(&medium_cached, (int64_t)capacity, memory_order_relaxed);
     medium *m = p;
-    pthread_mutex_lock(&medium_bins[class].lock);
-    m->next = medium_bins[class].top;
-    medium_bins[class].top = m;
-    pthread_mutex_unlock(&medium_bins[class].lock);
+    pthread_mutex_lock(medium_lock(class));
+    m->next = medium_bins[class];
+    medium_bins[class] = m;
+    pthread_mutex_unlock(medium_lock(class));
 }
 
 static void medium_empty(void) {
     for (int class = 0; class < MEDIUM_CLASSES; class++) {
-        pthread_mutex_lock(&medium_bins[class].lock);
-        medium *m = medium_bins[class].top;
-        medium_bins[class].top = NULL;
-        pthread_mutex_unlock(&medium_bins[class].lock);
+        pthread_mutex_lock(medium_lock(class));
+        medium *m = medium_bins[class];
+        medium_bins[class] = NULL;
+        pthread_mutex_unlock(medium_lock(class));
         size_t capacity = 0;
         while (m != NULL) {
             medium *next = m->next;
@@ -296,17 +302,17 @@ void dt_memory_cache_empty(void) {
 /* ---- fork --------------------------------------------------------------------------------------------------------- */
 
 static void fork_prepare(void) {
-    for (int c = 0; c < MEDIUM_CLASSES; c++) pthread_mutex_lock(&medium_bins[c].lock);
+    for (int k = 0; k < MEDIUM_LOCKS; k++) pthread_mutex_lock(&medium_locks[k].mutex);
     pthread_mutex_lock(&large_lock);
 }
 
 static void fork_done(void) {
     pthread_mutex_unlock(&large_lock);
-    for (int c = 0; c < MEDIUM_CLASSES; c++) pthread_mutex_unlock(&medium_bins[c].lock);
+    for (int k = 0; k < MEDIUM_LOCKS; k++) pthread_mutex_unlock(&medium_locks[k].mutex);
 }
 
 static __attribute__((constructor)) void start(void) {
-    for (int c = 0; c < MEDIUM_CLASSES; c++) pthread_mutex_init(&medium_bins[c].lock, NULL);
+    for (int k = 0; k < MEDIUM_LOCKS; k++) pthread_mutex_init(&medium_locks[k].mutex, NULL);
     (void)pthread_atfork(fork_prepare, fork_done, fork_done);
 }
 
