@@ -19,8 +19,11 @@
  * I2: on_end runs once for each submitted task, in the thread that ended it, before any dependent
  *     starts and after the task's last access to its operands' bytes; readers/writers counts have
  *     been lowered by then.
- * I3: a failed task fails its dependents with the same dt_error without running them (unless the
- *     dependency is write-after-read only).
+ * I3: a task that touches bytes which a failed task should have written fails with the same
+ *     dt_error, without running.  The error is kept in the storage (dt_storage.failure), so this
+ *     holds also when the failed task has long been forgotten, and however late the client learns
+ *     of the failure.  Bytes that a failed task only read are as good as before.
+ * I4: one thread, the controller, owns the graph and frees tasks.
  */
 #ifndef DT_SCHEDULER_SCHED_H
 #define DT_SCHEDULER_SCHED_H
@@ -31,6 +34,7 @@
 
 #include "runtime/kernel.h"
 #include "runtime/status.h"
+#include "scheduler/mpsc.h"
 
 typedef struct dt_task dt_task;
 typedef struct dt_sched dt_sched;
@@ -43,57 +47,85 @@ typedef enum dt_task_kind {
     DT_TASK_TIMER,   /* io.delay_ns after submission */
 } dt_task_kind;
 
-/* A file kept open by the tasks that use it. */
+/* A file kept open by the tasks that use it. Opening fails with DT_E_OS and the errno: for what is
+ * missing, not permitted, a directory, or no regular file. For writing it is created or emptied. */
 typedef struct dt_file dt_file;
 dt_status dt_file_open(const char *path, bool for_writing, dt_file **out) DT_MUST_CHECK;
-dt_file *dt_file_retain(dt_file *file);
-void dt_file_release(dt_file *file); /* the last one closes it, any thread */
+dt_file *dt_file_retain(dt_file *file); /* NULL passes through, as below */
+void dt_file_release(dt_file *file);     /* the last one closes it, any thread */
 int dt_file_fd(const dt_file *file);
 int64_t dt_file_size(const dt_file *file); /* as of opening */
+const char *dt_file_path(const dt_file *file);
 
 typedef struct dt_io {
     dt_file *file;    /* owned by the task */
     int64_t offset;   /* bytes in the file */
     int64_t length;   /* bytes; a short read is an error that says so */
     int64_t delay_ns; /* DT_TASK_TIMER */
+    int64_t issued;   /* controller: bytes that pieces were cut from so far */
+    int32_t pieces;   /* controller: pieces under way */
 } dt_io;
 
-struct dt_graph_access;
+struct dt_graph_access; /* graph.h */
+struct dt_run;          /* run.h */
+
+/* Only ever goes forward; the worker that takes a task does it by compare-and-swap, so that a task
+ * handed over and not yet begun could be taken back. */
+typedef enum dt_task_state {
+    DT_TASK_NEW,     /* the client's */
+    DT_TASK_LINKED,  /* the controller's: in the graph, perhaps ready */
+    DT_TASK_HANDED,  /* in a run that a worker has or will have */
+    DT_TASK_RUNNING,
+    DT_TASK_ENDED,
+} dt_task_state;
 
 struct dt_task {
-    dt_task *next; /* link of whichever queue the task is in */
-    uint8_t kind;
+    dt_mpsc_node submit_node; /* submission queue */
+    dt_mpsc_node end_node;    /* completion queue; a direct task can be in both at once */
+    dt_task *next;            /* ready queue, pool queue: wherever else it waits */
+    uint8_t kind;             /* dt_task_kind */
     uint8_t priority;
-    _Atomic(uint8_t) state;
-    uint64_t seq;         /* program order; set by submit */
-    dt_call call;         /* operands (retained): reads and writes follow from it */
+    bool direct;              /* went straight to a worker (see dt_sched_submit) */
+    _Atomic(uint8_t) state;   /* dt_task_state */
+    uint64_t seq;             /* program order; set by submit */
+    dt_call call;             /* operands (retained): reads and writes follow from it */
     dt_io io;
     void (*on_end)(dt_task *task); /* any C thread: must not block nor take the GIL */
-    void *user;           /* on_end's; the futures layer keeps its dt_future here */
-    dt_error *error;      /* set before on_end when the task failed; owned */
+    void *user;               /* on_end's; the futures layer keeps its dt_future here */
+    dt_error *error;          /* set before on_end when the task failed; owned */
+    double cost_ns;           /* kernel->cost_ns of the call; 0: submit asks for it */
+    int64_t time_submit_ns, time_start_ns, time_end_ns; /* CLOCK_MONOTONIC, for traces */
 
     /* pool */
+    _Atomic(dt_task *) run_next; /* the next task of the run; closed once this one has ended */
     _Atomic(int32_t) parts_next; /* next part to claim */
-    _Atomic(int32_t) parts_left; /* parts not yet ended */
+    _Atomic(int32_t) parts_left; /* workers that may still touch a split task */
+    _Atomic(int32_t) part_failed;
     int32_t parts;
+    bool split_open;             /* pool lock: others may still join */
     void *scratch;
     size_t scratch_bytes;
-    _Atomic(int32_t) part_failed;
 
     /* graph, controller only */
-    int32_t blockers;            /* unfinished tasks that this one waits for */
-    dt_task **dependents;
-    int32_t dependents_count, dependents_capacity;
+    int32_t blockers; /* accesses not granted yet */
+    int32_t accesses_count, accesses_capacity;
     struct dt_graph_access *accesses;
-    dt_task *run_next;           /* the next task of the run (chain) this one is in */
-    double cost_ns;
-    int64_t time_submit_ns, time_start_ns, time_end_ns; /* CLOCK_MONOTONIC, for traces */
+    struct dt_run *run;
+    dt_task *heap_child, *heap_sibling; /* ready and timer heaps */
+    uint64_t heap_key;
+    size_t block_bytes; /* of the memory block that this task is */
 };
 
 /* A zeroed task of `kind` with call set up for nout/nin operands. NULL operands must be filled in
  * (retained) before submit. */
 dt_status dt_task_new(dt_task_kind kind, int nout, int nin, dt_task **out) DT_MUST_CHECK;
-void dt_task_free(dt_task *task); /* only before submit */
+void dt_task_free(dt_task *task); /* only before submit; NULL passes through */
+
+/* Marks what the call would have written as failed (dt_storage.failure; the first error stays). For
+ * ops that fail in the client; tasks do it themselves. */
+void dt_call_fail_outputs(const dt_call *call, dt_error *error);
+/* The error of the first operand whose writer failed, borrowed; NULL: all good. */
+dt_error *dt_call_operand_failure(const dt_call *call);
 
 typedef struct dt_sched_options {
     int threads;        /* workers; 0: min(affinity, cgroup cpu.max) */
@@ -113,7 +145,13 @@ void dt_sched_abandon(dt_sched *sched);
 
 /* Hands the task over; the scheduler owns it from here. Client lock held. Raises the counts of
  * readers/writers of the operands' storages itself. Never blocks, never fails: the queue is
- * intrusive. Ask dt_sched_full first. */
+ * intrusive. Ask dt_sched_full first. Not concurrent with, nor after, dt_sched_stop.
+ *
+ * Direct tasks: when the controller sleeps, a worker is idle and no task in flight conflicts with
+ * this one (by the storages' counts, which only clients raise, under their lock), it needs no
+ * decision: it goes to the worker at once, and to the controller's queue without waking it.  The
+ * controller hears of it no later than of its end, because it takes completions before
+ * submissions, and until then nobody can have been linked behind it. */
 void dt_sched_submit(dt_sched *sched, dt_task *task);
 
 bool dt_sched_full(const dt_sched *sched);    /* records_max tasks are in flight */
@@ -123,7 +161,8 @@ int64_t dt_sched_in_flight(const dt_sched *sched);
 dt_status dt_sched_wait_room(dt_sched *sched, int64_t timeout_ns);
 
 int dt_sched_threads(const dt_sched *sched);
-dt_status dt_sched_set_threads(dt_sched *sched, int threads); /* 1..DT_THREADS_MAX */
+/* 1..DT_THREADS_MAX. Returns at once: workers beyond the new number stop after their current run. */
+dt_status dt_sched_set_threads(dt_sched *sched, int threads) DT_MUST_CHECK;
 #define DT_THREADS_MAX 1024
 const char *dt_sched_io_backend(const dt_sched *sched); /* "uring" or "epoll" */
 const char *dt_sched_io_reason(const dt_sched *sched);  /* why that one, a sentence */
@@ -131,6 +170,8 @@ int dt_sched_default_threads(void);
 
 typedef struct dt_sched_stats {
     int64_t submitted, ended, failed;
+    int64_t direct;          /* tasks that skipped the controller on their way to a worker */
+    int64_t chained;         /* tasks that followed another one in its run */
     int64_t runs;            /* hand-overs to workers; tasks / runs is the length of chains */
     int64_t controller_wakeups, worker_wakeups;
     int64_t io_reads, io_writes, io_bytes;
