@@ -1,0 +1,16 @@
+/* cast_tables.h: what simd/cast.c leaves behind for each instruction set. */
+#ifndef DT_KERNELS_CPU_CAST_TABLES_H
+#define DT_KERNELS_CPU_CAST_TABLES_H
+
+#include <stdint.h>
+
+#include "runtime/dtype.h"
+
+typedef void (*dt__cast_fn)(int64_t n, void *to, const void *from);
+typedef dt__cast_fn dt__cast_table[DT_DTYPE_COUNT][DT_DTYPE_COUNT]; /* [from][to], NULL: not direct */
+
+extern const dt__cast_table dt__casts_base;
+extern const dt__cast_table dt__casts_avx2;
+extern const dt__cast_table dt__casts_avx512;
+
+#endif

@@ -1,0 +1,238 @@
+/* copy.c: ew_copy: copies, casts and fills between any two layouts.
+ *
+ * From plain to hard: a number fills; contiguous operands are one memcpy or one cast; where the
+ * output's rows and the input's rows run along different dims, square blocks are turned in a buffer
+ * that stays in L1; everything else goes in runs (iter.h).
+ *
+ * Operands: out, in (NULL: immediates[0]).  call->compute is not looked at: the input's dtype and the
+ * output's say it all.
+ */
+#include <string.h>
+
+#include "kernels/cpu/cast.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/iter.h"
+#include "runtime/assert.h"
+
+#define RUN_MAX 1024
+#define BLOCK 64 /* elements of a side of a turned block */
+#define PITCH (BLOCK + 8) /* a row of the buffer, so that its columns spread over the cache's sets */
+#define ELEMENT_MAX 8
+
+/* ---- fills --------------------------------------------------------------------------------------- */
+
+#define FILL(T)                                                                                    \
+    do {                                                                                           \
+        T v, *o = to;                                                                              \
+        memcpy(&v, value, sizeof v);                                                               \
+        for (int64_t i = 0; i < n; i++) o[i] = v;                                                  \
+    } while (0)
+
+static void fill(int64_t size, int64_t n, void *to, const void *value) {
+    static const unsigned char zeros[ELEMENT_MAX];
+    if (memcmp(value, zeros, (size_t)size) == 0) {
+        memset(to, 0, (size_t)(n * size));
+        return;
+    }
+    switch (size) {
+    case 1: memset(to, *(const unsigned char *)value, (size_t)n); break;
+    case 2: FILL(uint16_t); break;
+    case 4: FILL(uint32_t); break;
+    default: DT_ASSERT(size == 8); FILL(uint64_t);
+    }
+}
+
+static void fill_any(const dt_tensor *out, const void *value, int64_t begin, int64_t end) {
+    int64_t size = (int64_t)dt_dtype_size((dt_dtype)out->dtype);
+    if (out->contiguous) {
+        fill(size, end - begin, (char *)dt_tensor_data(out) + begin * size, value);
+        return;
+    }
+    dt__iter it;
+    dt__cursor at;
+    uint64_t row[RUN_MAX];
+    dt__iter_init(&it, 1, (dt_tensor *[]){(dt_tensor *)out});
+    fill(size, end - begin < RUN_MAX ? end - begin : RUN_MAX, row, value);
+    dt__cursor_seek(&it, &at, begin);
+    while (at.position < end) {
+        int64_t n = dt__cursor_run(&it, &at, RUN_MAX, end);
+        if (dt__iter_direct(&it, 0))
+            fill(size, n, dt__cursor_at(&it, &at, 0), value);
+        else
+            dt__cursor_scatter(&it, &at, 0, n, row);
+        dt__cursor_next(&it, &at, n);
+    }
+}
+
+/* ---- turned blocks -------------------------------------------------------------------------------- */
+
+/* The dim along which the input is contiguous, when it is not the output's; 0: no block is turned. */
+static int turned_dim(const dt__iter *it) {
+    if (it->strides[1][0] == it->size[1] || it->strides[1][0] == 0 || it->shape[0] < 4) return 0;
+    for (int d = 1; d < it->rank; d++)
+        if (it->strides[1][d] == it->size[1] && it->shape[d] >= 4) return d;
+    return 0;
+}
+
+#define TURN(T)                                                                                    \
+    do {                                                                                           \
+        T *t = to;                                                                                 \
+        for (int64_t c = 0; c < columns; c++) {                                                    \
+            const T *s = (const T *)(from + c * stride);                                           \
+            for (int64_t r = 0; r < rows; r++) t[r * PITCH + c] = s[r];                            \
+        }                                                                                          \
+    } while (0)
+
+/* Rows of the output from columns of the input: each of those is contiguous, `stride` bytes apart. */
+static void turn(int64_t size, int64_t rows, int64_t columns, const char *from, int64_t stride,
+                 void *to) {
+    switch (size) {
+    case 1: TURN(uint8_t); break;
+    case 2: TURN(uint16_t); break;
+    case 4: TURN(uint32_t); break;
+    default: DT_ASSERT(size == 8); TURN(uint64_t);
+    }
+}
+
+typedef struct turned {
+    const dt__iter *it;
+    int dim;
+    dt_dtype from, to;
+    int64_t across, down; /* blocks along dim 0, along `dim` */
+} turned;
+
+static void turn_block(const turned *t, const char *from, char *to, int64_t columns, int64_t rows) {
+    const dt__iter *it = t->it;
+    _Alignas(64) unsigned char block[BLOCK * PITCH * ELEMENT_MAX];
+    _Alignas(64) unsigned char line[BLOCK * ELEMENT_MAX];
+    turn(it->size[1], rows, columns, from, it->strides[1][0], block);
+    for (int64_t r = 0; r < rows; r++) {
+        const void *row = block + r * PITCH * it->size[1];
+        char *dst = to + r * it->strides[0][t->dim];
+        if (it->strides[0][0] == it->size[0]) {
+            dt_cast(columns, dst, t->to, row, t->from);
+            continue;
+        }
+        dt_cast(columns, line, t->to, row, t->from);
+        dt__scatter(it->size[0], columns, dst, it->strides[0][0], line);
+    }
+}
+
+/* Block number -> its place: along dim 0 first, then `dim`, then the other dims. */
+static void turn_numbered(const turned *t, int64_t number) {
+    const dt__iter *it = t->it;
+    int64_t c = number % t->across * BLOCK, r = number / t->across % t->down * BLOCK;
+    int64_t rest = number / t->across / t->down, offset[2];
+    for (int k = 0; k < 2; k++) offset[k] = c * it->strides[k][0] + r * it->strides[k][t->dim];
+    for (int d = 1; d < it->rank; d++) {
+        if (d == t->dim) continue;
+        for (int k = 0; k < 2; k++) offset[k] += rest % it->shape[d] * it->strides[k][d];
+        rest /= it->shape[d];
+    }
+    int64_t columns = it->shape[0] - c, rows = it->shape[t->dim] - r;
+    turn_block(t, it->base[1] + offset[1], it->base[0] + offset[0],
+               columns < BLOCK ? columns : BLOCK, rows < BLOCK ? rows : BLOCK);
+}
+
+static void copy_turned(const dt__iter *it, int dim, const dt_part *part, dt_dtype to,
+                        dt_dtype from) {
+    turned t = {.it = it, .dim = dim, .from = from, .to = to};
+    t.across = (it->shape[0] + BLOCK - 1) / BLOCK;
+    t.down = (it->shape[dim] + BLOCK - 1) / BLOCK;
+    int64_t count = t.across * t.down;
+    for (int d = 1; d < it->rank; d++)
+        if (d != dim) count *= it->shape[d];
+    int64_t parts = part->count < 1 ? 1 : part->count;
+    int64_t begin = count * part->index / parts, end = count * (part->index + 1) / parts;
+    for (int64_t number = begin; number < end; number++) turn_numbered(&t, number);
+}
+
+/* ---- everything else ------------------------------------------------------------------------------ */
+
+static void copy_runs(const dt__iter *it, int64_t begin, int64_t end, dt_dtype to, dt_dtype from) {
+    uint64_t raw[RUN_MAX], cast[RUN_MAX], one;
+    dt__cursor at;
+    bool out_direct = dt__iter_direct(it, 0), in_direct = dt__iter_direct(it, 1);
+    bool repeats = dt__iter_repeats(it, 1);
+    int64_t limit = out_direct && in_direct && !repeats ? INT64_MAX : RUN_MAX;
+    dt__cursor_seek(it, &at, begin);
+    while (at.position < end) {
+        int64_t n = dt__cursor_run(it, &at, limit, end);
+        const void *src = dt__cursor_at(it, &at, 1);
+        void *dst = dt__cursor_at(it, &at, 0);
+        if (repeats) {
+            dt_cast(1, &one, to, src, from);
+            fill(it->size[0], n, out_direct ? dst : cast, &one);
+            src = cast;
+        } else {
+            if (!in_direct) {
+                void *gathered = out_direct && to == from ? dst : raw;
+                dt__cursor_gather(it, &at, 1, n, gathered);
+                src = gathered;
+            }
+            if (out_direct) {
+                dt_cast(n, dst, to, src, from);
+            } else if (to != from) {
+                dt_cast(n, cast, to, src, from);
+                src = cast;
+            }
+        }
+        if (!out_direct) dt__cursor_scatter(it, &at, 0, n, src);
+        dt__cursor_next(it, &at, n);
+    }
+}
+
+static dt_status copy_run(const dt_call *call, const dt_part *part) {
+    dt_tensor *out = dt_call_out(call, 0), *in = dt_call_in(call, 0);
+    dt_dtype to = (dt_dtype)out->dtype;
+    int64_t begin, end;
+    dt__ew_range(out->numel, part, &begin, &end);
+    if (out->numel == 0) return DT_OK;
+    if (in == NULL) {
+        uint64_t value = 0;
+        dt_cast_scalar(call->immediates[0], to, &value);
+        if (begin < end) fill_any(out, &value, begin, end);
+        return DT_OK;
+    }
+    dt_dtype from = (dt_dtype)in->dtype;
+    if (out->contiguous && in->contiguous && out->numel == in->numel) {
+        dt_cast(end - begin, (char *)dt_tensor_data(out) + begin * (int64_t)dt_dtype_size(to), to,
+                (char *)dt_tensor_data(in) + begin * (int64_t)dt_dtype_size(from), from);
+        return DT_OK;
+    }
+    dt__iter it;
+    dt__iter_init(&it, 2, call->operands);
+    int dim = turned_dim(&it);
+    if (dim != 0)
+        copy_turned(&it, dim, part, to, from);
+    else if (begin < end)
+        copy_runs(&it, begin, end, to, from);
+    return DT_OK;
+}
+
+static double copy_cost_ns(const dt_call *call) {
+    const dt_tensor *out = dt_call_out(call, 0), *in = dt_call_in(call, 0);
+    double bytes = (double)dt_dtype_size((dt_dtype)out->dtype), ns = 0.02;
+    if (!out->contiguous) ns += 0.5;
+    if (in != NULL) {
+        bytes += (double)dt_dtype_size((dt_dtype)in->dtype);
+        if (!in->contiguous) ns += 0.5;
+        if (in->dtype != out->dtype) ns += 0.1;
+    }
+    double total = bytes * (double)out->numel;
+    double moved = total * (total > DT__EW_CACHE_BYTES ? 0.12 : 0.02);
+    double computed = ns * (double)out->numel;
+    return 15.0 + (computed > moved ? computed : moved);
+}
+
+static int copy_parts(const dt_call *call, int threads) {
+    return dt__ew_parts_for(copy_cost_ns(call), dt_call_out(call, 0)->numel, threads);
+}
+
+const dt_kernel dt_kernel_ew_copy = {
+    .name = "ew_copy",
+    .run = copy_run,
+    .parts = copy_parts,
+    .cost_ns = copy_cost_ns,
+    .flags = DT_KERNEL_OUT_CASTS,
+};

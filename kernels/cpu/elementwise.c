@@ -1,0 +1,386 @@
+/* elementwise.c: the kernels ew_* of the registry, all but ew_copy, made from kernels/ew.def.
+ *
+ * One run() for all.  When every operand is contiguous, of the dtype in which the expression runs and
+ * no more than a number or an expanded scalar otherwise, the tile function is called once on the
+ * whole part.  Else the part is walked in runs (iter.h): an operand that lies apart or has another
+ * dtype is brought into a buffer that stays in L1, the rest is used where it is.
+ *
+ * Dtypes: input -> compute (a cast as by to()) -> math (f32 for halves), expression, math -> compute
+ * (the one rounding) -> output.
+ *
+ * I1: which of the two ways is taken never changes a bit, since both call the same tile function.
+ * I2: parts are ranges of positions, cut at multiples of 64 elements.
+ */
+#include "runtime/elementwise.h"
+
+#include <string.h>
+
+#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cpuid.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/iter.h"
+#include "runtime/assert.h"
+#include "runtime/op.h"
+
+#define RUN_MAX 1024          /* elements of a run where some operand needs a buffer */
+#define RUN_MAX_DIRECT 16384  /* elsewhere; also how far a check runs ahead of its division */
+#define ELEMENT_MAX 8         /* bytes */
+
+/* ---- the families ------------------------------------------------------------------------------- */
+
+static dt_ew_tile family_lookup(const dt_ew_family *family, dt_dtype compute, dt_dtype *math,
+                                dt_dtype *out) {
+    const dt_ew_tile *tiles = family->tiles[dt_cpu_level_now()];
+    *math = compute;
+    dt_ew_tile tile = tiles[compute];
+    if (tile == NULL && (compute == DT_F16 || compute == DT_BF16)) {
+        *math = DT_F32;
+        tile = tiles[DT_F32];
+    }
+    *out = family->flags & DT_EW_BOOL_OUT ? DT_BOOL : *math;
+    return tile;
+}
+
+#define ANY_ZERO(T)                                                                                \
+    do {                                                                                           \
+        const T *y = in1;                                                                          \
+        for (int64_t i = 0; i < n; i++) zero |= y[i] == 0;                                         \
+    } while (0)
+
+static dt_status check_divisor(dt_dtype math, int64_t n, const void *in1, int64_t step) {
+    bool zero = false;
+    if (step == 0) n = 1;
+    switch (math) {
+    case DT_U8:
+    case DT_I8: zero = memchr(in1, 0, (size_t)n) != NULL; break;
+    case DT_I16: ANY_ZERO(int16_t); break;
+    case DT_I32: ANY_ZERO(int32_t); break;
+    case DT_I64: ANY_ZERO(int64_t); break;
+    default: break; /* floats divide by zero */
+    }
+    return zero ? dt_fail(DT_E_ZERO_DIVISION, "ZeroDivisionError") : DT_OK;
+}
+
+#define EW_FLAGS_SAME 0
+#define EW_FLAGS_BOOL DT_EW_BOOL_OUT
+#define EW_FAMILY(n, name_, out_, flags_, cost_)                                                   \
+    extern const dt_ew_tile dt__ew_##name_##_base[DT_DTYPE_COUNT];                                 \
+    extern const dt_ew_tile dt__ew_##name_##_avx2[DT_DTYPE_COUNT];                                 \
+    extern const dt_ew_tile dt__ew_##name_##_avx512[DT_DTYPE_COUNT];                               \
+    static const dt_ew_family family_##name_ = {                                                   \
+        .name = #name_,                                                                            \
+        .nin = n,                                                                                  \
+        .flags = (flags_) | EW_FLAGS_##out_,                                                       \
+        .cost = cost_,                                                                             \
+        .tiles = DT_CPU_VARIANTS(dt__ew_##name_),                                                  \
+        .lookup = family_lookup,                                                                   \
+        .check = (flags_) & DT_EW_DIVISOR ? check_divisor : NULL,                                  \
+    };                                                                                             \
+    const dt_kernel dt_kernel_ew_##name_ = {                                                       \
+        .name = "ew_" #name_,                                                                      \
+        .run = dt__ew_run,                                                                         \
+        .parts = dt__ew_parts,                                                                     \
+        .cost_ns = dt__ew_cost_ns,                                                                 \
+        .family = &family_##name_,                                                                 \
+        .flags = DT_KERNEL_ELEMENTWISE | DT_KERNEL_OUT_CASTS,                                      \
+    };
+#define EW1(group, name, types, out, flags, cost, ...) EW_FAMILY(1, name, out, flags, cost)
+#define EW2(group, name, types, out, flags, cost, ...) EW_FAMILY(2, name, out, flags, cost)
+#define EW3(group, name, types, out, flags, cost, ...) EW_FAMILY(3, name, out, flags, cost)
+
+#include "kernels/ew.def"
+
+const dt_ew_family *dt_ew_resolve(const dt_call *call) {
+    const dt_ew_family *family = call->kernel->family;
+    if (family != &family_pow || dt_call_in(call, 1) != NULL ||
+        !dt_dtype_is_float((dt_dtype)call->compute))
+        return family;
+    double e = dt_scalar_f64(call->immediates[1]);
+    return e == 2.0    ? &family_square
+           : e == 3.0  ? &family_cube
+           : e == 0.5  ? &family_sqrt
+           : e == -0.5 ? &family_rsqrt
+           : e == -1.0 ? &family_reciprocal
+           : e == -2.0 ? &family_inv_square
+                       : family;
+}
+
+/* ---- one call --------------------------------------------------------------------------------------- */
+
+typedef union slot { /* one element of any dtype */
+    double f64;
+    float f32;
+    int64_t i64;
+    unsigned char bytes[ELEMENT_MAX];
+} slot;
+
+typedef struct ew_op {
+    const dt_ew_family *family;
+    dt_ew_tile tile;
+    dt_dtype compute, math, tile_out;
+} ew_op;
+
+/* What input k is cast to, and what its tile function reads. */
+static dt_dtype input_compute(const ew_op *op, int k) {
+    return k == 0 && (op->family->flags & DT_EW_COND) ? DT_BOOL : op->compute;
+}
+static dt_dtype input_math(const ew_op *op, int k) {
+    return k == 0 && (op->family->flags & DT_EW_COND) ? DT_BOOL : op->math;
+}
+
+static void number_to_slot(const ew_op *op, int k, dt_scalar value, slot *to) {
+    dt_dtype math = input_math(op, k);
+    if (math == DT_F32 && (op->compute == DT_F32 || op->family->flags & DT_EW_WIDE_NUMBER)) {
+        to->f32 = value.category == DT_CAT_FLOAT ? (float)value.f : (float)value.i;
+    } else if (math == op->compute || input_compute(op, k) == math) {
+        dt_cast_scalar(value, math, to);
+    } else {
+        slot rounded;
+        dt_cast_scalar(value, op->compute, &rounded);
+        dt_cast(1, to, math, &rounded, op->compute);
+    }
+}
+
+static dt_status check_number_exponent(const ew_op *op, const dt_call *call) {
+    if (dt_dtype_is_float(op->math) || dt_call_in(call, 1) != NULL) return DT_OK;
+    if (dt_scalar_f64(call->immediates[1]) >= 0) return DT_OK;
+    return dt_fail(DT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
+}
+
+static dt_status find_op(const dt_call *call, ew_op *op) {
+    op->family = dt_ew_resolve(call);
+    op->compute = (dt_dtype)call->compute;
+    DT_ASSERT(op->compute < DT_DTYPE_COUNT && call->nin >= op->family->nin);
+    op->tile = family_lookup(op->family, op->compute, &op->math, &op->tile_out);
+    if (DT_UNLIKELY(op->tile == NULL))
+        return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                       op->family->name, dt_dtype_table[op->compute].long_name);
+    if (DT_UNLIKELY(op->family->flags & DT_EW_POWER)) return check_number_exponent(op, call);
+    return DT_OK;
+}
+
+static bool one_element(const dt_tensor *t) {
+    for (int d = 0; d < t->rank; d++)
+        if (t->strides[d] != 0 && t->shape[d] != 1) return false;
+    return true;
+}
+
+/* The operands as the tile function wants them, when no buffer is needed. */
+static bool direct_inputs(const ew_op *op, const dt_call *call, int64_t begin, slot *slots,
+                          const void **in, int64_t *step) {
+    for (int k = 0; k < op->family->nin; k++) {
+        const dt_tensor *t = dt_call_in(call, k);
+        step[k] = 0;
+        if (t == NULL) {
+            number_to_slot(op, k, call->immediates[k], &slots[k]);
+            in[k] = &slots[k];
+            continue;
+        }
+        dt_dtype math = input_math(op, k);
+        if ((dt_dtype)t->dtype != math || input_compute(op, k) != math) return false;
+        in[k] = dt_tensor_data(t);
+        if (t->contiguous && t->numel == dt_call_out(call, 0)->numel) {
+            step[k] = 1;
+            in[k] = (const char *)in[k] + begin * (int64_t)dt_dtype_size(math);
+        } else if (!one_element(t)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static dt_status run_tile(const ew_op *op, int64_t n, void *out, const void *const *in,
+                          const int64_t *step, const dt_params *params) {
+    if (DT_LIKELY(op->family->check == NULL) || dt_dtype_is_float(op->math)) {
+        op->tile(n, out, in, step, params);
+        return DT_OK;
+    }
+    DT_TRY(op->family->check(op->math, n, in[1], step[1]));
+    op->tile(n, out, in, step, params);
+    return DT_OK;
+}
+
+/* ---- operands that need buffers ------------------------------------------------------------------- */
+
+typedef struct buffers {
+    _Alignas(64) unsigned char in[DT_EW_INPUTS_MAX][RUN_MAX * ELEMENT_MAX];
+    _Alignas(64) unsigned char out[RUN_MAX * ELEMENT_MAX];
+    _Alignas(64) unsigned char raw[RUN_MAX * ELEMENT_MAX];
+    _Alignas(64) unsigned char half[RUN_MAX * 2];
+    slot slots[DT_EW_INPUTS_MAX];
+} buffers;
+
+typedef struct staged {
+    const ew_op *op;
+    const dt_call *call;
+    dt__iter it;
+    dt__cursor at;
+    int64_t limit; /* elements of a run */
+} staged;
+
+static void cast_input(const ew_op *op, int k, int64_t n, void *to, const void *from,
+                       dt_dtype dtype, buffers *b) {
+    dt_dtype compute = input_compute(op, k), math = input_math(op, k);
+    if (compute != math && dtype != compute) {
+        dt_cast(n, b->half, compute, from, dtype);
+        from = b->half;
+        dtype = compute;
+    }
+    dt_cast(n, to, math, from, dtype);
+}
+
+static bool input_needs_cast(const ew_op *op, int k, dt_dtype dtype) {
+    return dtype != input_math(op, k) || input_compute(op, k) != dtype;
+}
+
+/* Brings n elements of input k from the cursor on to where the tile function may read them. */
+static const void *stage_input(const staged *s, int k, int64_t n, buffers *b, int64_t *step) {
+    const dt_tensor *t = dt_call_in(s->call, k);
+    *step = 0;
+    if (t == NULL) return &b->slots[k];
+    dt_dtype dtype = (dt_dtype)t->dtype;
+    bool cast = input_needs_cast(s->op, k, dtype);
+    const void *from = dt__cursor_at(&s->it, &s->at, k + 1);
+    if (dt__iter_repeats(&s->it, k + 1)) {
+        if (!cast) return from;
+        cast_input(s->op, k, 1, &b->slots[k], from, dtype, b);
+        return &b->slots[k];
+    }
+    *step = 1;
+    if (!dt__iter_direct(&s->it, k + 1)) {
+        void *to = cast ? b->raw : b->in[k];
+        dt__cursor_gather(&s->it, &s->at, k + 1, n, to);
+        from = to;
+    }
+    if (!cast) return from;
+    cast_input(s->op, k, n, b->in[k], from, dtype, b);
+    return b->in[k];
+}
+
+/* Writes the n results in b->out to the output, rounded to `compute` and cast to its dtype. */
+static void unstage_output(const staged *s, int64_t n, buffers *b) {
+    dt_dtype dtype = s->op->tile_out, want = (dt_dtype)dt_call_out(s->call, 0)->dtype;
+    const void *from = b->out;
+    bool direct = dt__iter_direct(&s->it, 0);
+    void *memory = dt__cursor_at(&s->it, &s->at, 0);
+    if (dtype == DT_F32 && s->op->compute != s->op->math && want != s->op->compute) {
+        dt_cast(n, b->half, s->op->compute, from, dtype);
+        from = b->half;
+        dtype = s->op->compute;
+    }
+    if (direct) {
+        dt_cast(n, memory, want, from, dtype);
+        return;
+    }
+    if (dtype != want) {
+        dt_cast(n, b->raw, want, from, dtype);
+        from = b->raw;
+    }
+    dt__cursor_scatter(&s->it, &s->at, 0, n, from);
+}
+
+/* Whether any operand of any run will need a buffer. */
+static bool needs_buffers(const staged *s, bool out_direct) {
+    if (!out_direct) return true;
+    for (int k = 0; k < s->op->family->nin; k++) {
+        const dt_tensor *t = dt_call_in(s->call, k);
+        if (t == NULL || dt__iter_repeats(&s->it, k + 1)) continue;
+        if (input_needs_cast(s->op, k, (dt_dtype)t->dtype) || !dt__iter_direct(&s->it, k + 1))
+            return true;
+    }
+    return false;
+}
+
+static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_call *call,
+                                                      int64_t begin, int64_t end) {
+    staged s = {.op = op, .call = call};
+    buffers b;
+    dt__iter_init(&s.it, 1 + op->family->nin, call->operands);
+    for (int k = 0; k < op->family->nin; k++)
+        if (dt_call_in(call, k) == NULL)
+            number_to_slot(op, k, call->immediates[k], &b.slots[k]);
+    const dt_tensor *out = dt_call_out(call, 0);
+    bool rounds = op->tile_out == DT_F32 && op->compute != op->math;
+    bool out_direct = (dt_dtype)out->dtype == op->tile_out && !rounds && dt__iter_direct(&s.it, 0);
+    int64_t limit = needs_buffers(&s, out_direct) ? RUN_MAX : RUN_MAX_DIRECT;
+    dt__cursor_seek(&s.it, &s.at, begin);
+    while (s.at.position < end) {
+        int64_t n = dt__cursor_run(&s.it, &s.at, limit, end);
+        const void *in[DT_EW_INPUTS_MAX];
+        int64_t step[DT_EW_INPUTS_MAX];
+        for (int k = 0; k < op->family->nin; k++) in[k] = stage_input(&s, k, n, &b, &step[k]);
+        void *to = out_direct ? (void *)dt__cursor_at(&s.it, &s.at, 0) : b.out;
+        DT_TRY(run_tile(op, n, to, in, step, &call->params));
+        if (!out_direct) unstage_output(&s, n, &b);
+        dt__cursor_next(&s.it, &s.at, n);
+    }
+    return DT_OK;
+}
+
+/* ---- the kernel's functions ------------------------------------------------------------------------- */
+
+dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
+    ew_op op;
+    DT_TRY(find_op(call, &op));
+    const dt_tensor *out = dt_call_out(call, 0);
+    int64_t begin, end;
+    dt__ew_range(out->numel, part, &begin, &end);
+    if (begin >= end) return DT_OK;
+    slot slots[DT_EW_INPUTS_MAX];
+    const void *in[DT_EW_INPUTS_MAX];
+    int64_t step[DT_EW_INPUTS_MAX];
+    bool plain = out->contiguous && (dt_dtype)out->dtype == op.tile_out &&
+                 (op.compute == op.math || op.tile_out == DT_BOOL);
+    if (!plain || !direct_inputs(&op, call, begin, slots, in, step))
+        return run_staged(&op, call, begin, end);
+    void *to = (char *)dt_tensor_data(out) + begin * (int64_t)dt_dtype_size(op.tile_out);
+    return run_tile(&op, end - begin, to, in, step, &call->params);
+}
+
+/* ns for one element in L1. */
+static double element_ns(const ew_op *op) {
+    static const double level[DT_CPU_LEVELS] = {3.0, 1.6, 1.0};
+    double ns = (double)op->family->cost / 16.0 * level[dt_cpu_level_now()];
+    if (op->math == DT_F64) return op->family->cost > 4 ? 12.0 + ns : 2 * ns;
+    if (op->math == DT_I64) return op->family->cost > 4 ? 4.0 : 2 * ns;
+    return ns;
+}
+
+/* Cost of bringing operand t (dtype `want` expected) to the tile function, for one element. */
+static double operand_ns(const dt_tensor *t, dt_dtype want, double *bytes) {
+    double ns = 0;
+    *bytes += (double)dt_dtype_size((dt_dtype)t->dtype);
+    if ((dt_dtype)t->dtype != want) ns += 0.2;
+    if (!t->contiguous && !one_element(t)) ns += 0.6;
+    return ns;
+}
+
+double dt__ew_cost_ns(const dt_call *call) {
+    ew_op op;
+    op.family = dt_ew_resolve(call);
+    op.compute = (dt_dtype)call->compute;
+    op.tile = family_lookup(op.family, op.compute, &op.math, &op.tile_out);
+    double bytes = 0, ns = element_ns(&op);
+    for (int k = 0; k < op.family->nin; k++) {
+        const dt_tensor *t = dt_call_in(call, k);
+        if (t != NULL) ns += operand_ns(t, input_math(&op, k), &bytes);
+    }
+    const dt_tensor *out = dt_call_out(call, 0);
+    ns += operand_ns(out, op.tile_out, &bytes);
+    double total = bytes * (double)out->numel;
+    double moved = total * (total > DT__EW_CACHE_BYTES ? 0.12 : 0.02);
+    double computed = ns * (double)out->numel;
+    return 15.0 + (computed > moved ? computed : moved);
+}
+
+int dt__ew_parts_for(double cost_ns, int64_t numel, int threads) {
+    if (cost_ns < DT__EW_SPLIT_NS || threads <= 1) return 1;
+    double parts = cost_ns / (DT__EW_SPLIT_NS / 2);
+    if (parts > threads) parts = threads;
+    if (parts > (double)numel / RUN_MAX) parts = (double)numel / RUN_MAX;
+    return parts < 1 ? 1 : (int)parts;
+}
+
+int dt__ew_parts(const dt_call *call, int threads) {
+    return dt__ew_parts_for(dt__ew_cost_ns(call), dt_call_out(call, 0)->numel, threads);
+}
