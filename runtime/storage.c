@@ -26,6 +26,20 @@ void dt_storage_set_future_release(void (*release)(struct dt_future *future)) {
     atomic_store_explicit(&future_release_hook, (uintptr_t)release, memory_order_release);
 }
 
+static _Atomic(uintptr_t) derived_drop_hook; /* void (*)(dt_storage *), or 0 */
+
+void dt_storage_set_derived_drop(void (*drop)(dt_storage *storage)) {
+    atomic_store_explicit(&derived_drop_hook, (uintptr_t)drop, memory_order_release);
+}
+
+void dt_storage_drop_derived(dt_storage *s) {
+    void (*drop)(dt_storage *) =
+        (void (*)(dt_storage *))atomic_load_explicit(&derived_drop_hook, memory_order_acquire);
+    DT_ASSERT(drop != NULL);
+    atomic_store_explicit(&s->derived, 0, memory_order_relaxed);
+    drop(s);
+}
+
 static size_t header_size(uint32_t flags, size_t bytes) {
     return sizeof(dt_storage) + (dt__storage_is_inline(flags, bytes) ? bytes : 0);
 }
@@ -53,7 +67,10 @@ dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(voi
 }
 
 dt_status dt_storage_materialize(dt_storage *s) {
-    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) return DT_OK;
+    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) {
+        dt_storage_changes(s);
+        return DT_OK;
+    }
     DT_ASSERT((s->flags & DT_STORAGE_FOREIGN) == 0);
     void *block = dt_bytes_alloc(s->bytes);
     if (block == NULL)
@@ -84,6 +101,7 @@ void dt_storage_free_last(dt_storage *s) {
         s->last_write = NULL;
     }
     dt_error_release(atomic_load_explicit(&s->failure, memory_order_acquire));
+    dt_storage_changes(s);
     if (s->flags & DT_STORAGE_FOREIGN) {
         s->grave.bury = bury_foreign;
         dt_graveyard_post(&s->grave);

@@ -46,7 +46,8 @@ typedef struct dt_storage {
     _Atomic(uint32_t) exports; /* outsiders that hold a view of the bytes now */
     _Atomic(void *) data;
     size_t bytes;
-    uint32_t flags;
+    uint16_t flags;
+    _Atomic(uint8_t) derived;       /* someone keeps what he made of the bytes, see below */
     _Atomic(uint32_t) version;      /* raised by every write, for autograd later */
     struct dt_future *last_write;   /* client lock; owned reference, NULL when known to be ready */
     _Atomic(struct dt_error *) failure; /* owned; why the bytes are no good, see I4 */
@@ -85,6 +86,16 @@ dt_status dt_storage_materialize(dt_storage *s) DT_MUST_CHECK;
 static inline bool dt_storage_is_external(const dt_storage *s) {
     return ((s->flags & (DT_STORAGE_FOREIGN | DT_STORAGE_FROZEN)) == DT_STORAGE_FOREIGN) ||
            atomic_load_explicit(&s->exports, memory_order_acquire) != 0;
+}
+
+/* Kernels may keep something they made of the bytes (packed weights) for the next call.  Who does
+ * sets `derived` first, while he may read the bytes; `drop` is then called, in any thread, whenever
+ * the bytes are about to change or to go away: by dt_storage_materialize (a writer starts), when the
+ * storage dies, and by whoever hands the bytes to an outsider.  Set once. */
+void dt_storage_set_derived_drop(void (*drop)(dt_storage *storage));
+void dt_storage_drop_derived(dt_storage *s);
+static inline void dt_storage_changes(dt_storage *s) {
+    if (atomic_load_explicit(&s->derived, memory_order_acquire)) dt_storage_drop_derived(s);
 }
 
 /* Set once by futures/: how a storage drops its last_write reference when it dies (any thread). */

@@ -30,7 +30,7 @@ static inline void dt__storage_init(dt_storage *s, size_t bytes, uint32_t flags)
     memset(s, 0, sizeof *s);
     atomic_init(&s->refs, 1);
     s->bytes = bytes;
-    s->flags = flags;
+    s->flags = (uint16_t)flags;
     if (dt__storage_is_inline(flags, bytes)) atomic_init(&s->data, s->inline_bytes);
 }
 
