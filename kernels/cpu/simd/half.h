@@ -1,8 +1,9 @@
-/* float16 and bfloat16 to float and back, on integers, so that plain loops vectorise on every ISA with the same bits.
+/* float16 and bfloat16 to float and back, on integers, so that plain loops vectorise on every
+ * ISA with the same bits.
  *
- * Rounding is to nearest, ties to even; denormals are kept on both sides; a NaN keeps its sign and the upper part of its
- * payload and comes out quiet, as the F16C instructions do it. F16C itself is not used: GCC 12 does not vectorise it, and
- * the integer form is as fast as memory. */
+ * Rounding is to nearest, ties to even; denormals are kept on both sides; a NaN keeps its sign
+ * and the upper part of its payload and comes out quiet, as the F16C instructions do it. F16C
+ * itself is not used: GCC 12 does not vectorise it, and the integer form is as fast as memory. */
 #ifndef DT_KERNELS_CPU_SIMD_HALF_H
 #define DT_KERNELS_CPU_SIMD_HALF_H
 
@@ -10,8 +11,9 @@
 
 #include "math_base.h"
 
-/* The fields move to their places in a float and the exponent is rebiased. A denormal half is read as if it had a leading
- * one, which is then subtracted: exact, and no float denormal (slow on some CPUs) appears on the way. */
+/* The fields move to their places in a float and the exponent is rebiased. A denormal half is
+ * read as if it had a leading one, which is then subtracted: exact, and no float denormal (slow
+ * on some CPUs) appears on the way. */
 DT_MATH float dt_f16_to_f32(uint16_t h) {
     int32_t magnitude = (h & 0x7fff) << 13;
     int32_t sign = (int32_t)((uint32_t)(h & 0x8000) << 16);
@@ -24,8 +26,9 @@ DT_MATH float dt_f16_to_f32(uint16_t h) {
     return dt__float(bits | sign);
 }
 
-/* Normal results: half a unit less one, plus the last kept bit, is added before the cut; a carry moves into the exponent
- * and at the top to infinity. Denormal results: adding 1/2 makes the FPU round to multiples of 2^-24. */
+/* Normal results: half a unit less one, plus the last kept bit, is added before the cut; a carry
+ * moves into the exponent and at the top to infinity. Denormal results: adding 1/2 makes the FPU
+ * round to multiples of 2^-24. */
 DT_MATH uint16_t dt_f32_to_f16(float x) {
     int32_t bits = dt__bits(x);
     int32_t magnitude = bits & INT32_MAX;

@@ -1,16 +1,21 @@
 /* Elementary functions on float that GCC turns into SIMD code.
  *
- * Each function is a scalar `static inline` without branches, calls or tables that matter (only sin, cos and
- * tan read one), so that a plain loop over it vectorises at -O3 -fno-math-errno -fno-trapping-math for
- * x86-64-v2, v3 and v4. The file is included once for each ISA.
+ * Each function is a scalar `static inline` without branches, calls or tables, so that a plain
+ * loop over it vectorises at -O3 -fno-math-errno -fno-trapping-math for x86-64-v2, v3 and v4.
+ * The file is included once for each ISA.
  *
- * M1: no FMA (-ffp-contract=off), one order of evaluation: an element has the same bits in the vector body, in
- *     the scalar tail and on every ISA.
- * M2: no select between float and double conditions in one expression: GCC 12 does not vectorise those.
+ * M1: no FMA (-ffp-contract=off), one order of evaluation: an element has the same bits in the
+ *     vector body, in the scalar tail and on every ISA.
+ * M2: the sign and payload of a NaN are no exception. Where two NaNs could meet, which one wins
+ *     would be up to the compiler's order of operands: such a function selects its NaN at the
+ *     end.
  * M3: special values as in C99 Annex F; denormals are neither flushed nor lost.
+ * M4: an argument is limited by dt__min_bits, not by a select on floats: GCC would follow the
+ *     constant through the rest of the function and blend whole results.
  *
- * Coefficients come from scripts/fit_math.py by way of math_coef.h. The bounds in ulp below were measured against
- * libm in double by tests/c/test_math.c, which asserts them.
+ * Coefficients come from scripts/fit_math.py by way of math_coef.h. The bounds in ulp below were
+ * measured against libm in double by tests/c/test_math.c; those it asserts are in
+ * tests/c/math_list.inc.
  *
  * Names without the f suffix (math_double.h) are the same functions on double. */
 #ifndef DT_KERNELS_CPU_SIMD_MATH_H
@@ -28,9 +33,10 @@
 
 /* ---- exponentials ---- */
 
-/* x = n ln2 + r + lo with |r| <= ln2/2. For |x| < 110. */
-DT_MATH float dt__exp_reduce(float x, int32_t *n, float *lo) {
-    float k = dt__nearest(x * DT_LOG2E, n);
+/* x = n ln2 + r + lo with |r| <= ln2/2, for |at| < 1000. n is taken from `at`, which is x within
+ * its limits: a NaN, and an x beyond them, then still show in r. */
+DT_MATH float dt__exp_reduce(float x, float at, int32_t *n, float *lo) {
+    float k = dt__nearest(at * DT_LOG2E, n);
     float hi = x - k * DT_LN2_HI;
     float cut = k * DT_LN2_LO;
     float r = hi - cut;
@@ -38,48 +44,66 @@ DT_MATH float dt__exp_reduce(float x, int32_t *n, float *lo) {
     return r;
 }
 
+/* exp(r) for |r| <= ln2/2; inf at inf. */
+DT_MATH float dt__exp_poly(float r) { return 1.0f + (r + r * r * dt__poly_exp(r)); }
+
 /* p * 2^n for n in [-252, 254]: two factors, so that a denormal result is rounded once. */
 DT_MATH float dt__scale(float p, int32_t n) {
     int32_t half = n >> 1;
     return p * dt__exp2i(half) * dt__exp2i(n - half);
 }
 
-/* exp(x) * 2^shift, |shift| <= 1. Below -105 the result is 0 and above 90 it is inf. */
-DT_MATH float dt__exp_shift(float x, int32_t shift) {
+/* exp(x) = 2^n exp(r), with a polynomial of degree 6 for exp(r). Above 90 n stays and r grows:
+ * both are large enough for inf. */
+DT_MATH float dt_expf(float x) {
     int32_t n;
     float lo;
-    float r = dt__exp_reduce(dt__clamp(x, -105.0f, 90.0f), &n, &lo);
-    float p = 1.0f + (r + r * r * dt__poly_exp(r));
-    return dt__scale(p, n + shift);
+    float c = x < -105.0f ? -105.0f : x;
+    float r = dt__exp_reduce(c, dt__min_bits(c, 90.0f), &n, &lo);
+    return dt__scale(dt__exp_poly(r), n);
 }
 
-/* exp(x) = 2^n exp(r), with a polynomial of degree 6 for exp(r). */
-DT_MATH float dt_expf(float x) { return dt__exp_shift(x, 0); }
-
-/* exp(-x) for 0 <= x < 87, where no denormal comes up. */
-DT_MATH float dt__exp_neg(float x) {
+/* exp(-a) for a >= 0. */
+DT_MATH float dt__exp_negative(float a) {
     int32_t n;
     float lo;
-    float r = dt__exp_reduce(-x, &n, &lo);
-    float p = 1.0f + (r + r * r * dt__poly_exp(r));
-    return p * dt__exp2i(n);
+    float r = dt__exp_reduce(-a, -dt__min_bits(a, 105.0f), &n, &lo);
+    float y = dt__scale(dt__exp_poly(r), n);
+    return a > 105.0f ? 0.0f : y;
+}
+
+/* exp(-a) for 0 <= a < 87, where no denormal comes up. */
+DT_MATH float dt__exp_negative_normal(float a) {
+    int32_t n;
+    float lo;
+    float r = dt__exp_reduce(-a, -a, &n, &lo);
+    return dt__exp_poly(r) * dt__exp2i(n);
+}
+
+/* exp(a) / 2 for a >= 0. */
+DT_MATH float dt__exp_half(float a) {
+    int32_t n;
+    float lo;
+    float r = dt__exp_reduce(a, dt__min_bits(a, 90.0f), &n, &lo);
+    return dt__scale(dt__exp_poly(r), n - 1);
 }
 
 /* 2^x: x - rint(x) is exact. */
 DT_MATH float dt_exp2f(float x) {
     int32_t n;
-    x = dt__clamp(x, -152.0f, 130.0f);
-    float r = x - dt__nearest(x, &n);
+    float c = x < -152.0f ? -152.0f : x;
+    float r = c - dt__nearest(dt__min_bits(c, 130.0f), &n);
     return dt__scale(1.0f + r * dt__poly_exp2(r), n);
 }
 
-/* exp(x) - 1 = (2^n - 1 + 2^n r) + 2^n (r^2 Q(r) + lo), where the rounding error of the first sum is known
- * exactly (|2^n r| < |2^n - 1| unless n = 0, and then the sum is r) and goes into the second. */
+/* exp(x) - 1 = (2^n - 1 + 2^n r) + 2^n (r^2 Q(r) + lo), where the rounding error of the first
+ * sum is known exactly (|2^n r| < |2^n - 1| unless n = 0, and then the sum is r) and goes into
+ * the second. */
 DT_MATH float dt_expm1f(float x) {
     int32_t n;
     float lo;
-    float c = dt__clamp(x, -30.0f, 90.0f);
-    float r = dt__exp_reduce(c, &n, &lo);
+    float c = dt__min_bits(x < -30.0f ? -30.0f : x, 90.0f);
+    float r = dt__exp_reduce(c, c, &n, &lo);
     int32_t top = n > 127 ? 127 : n; /* 2^128 is not a float: the last doubling comes at the end */
     float s = dt__exp2i(top);
     float rest = r * r * dt__poly_expm1(r) + lo;
@@ -87,8 +111,9 @@ DT_MATH float dt_expm1f(float x) {
     float sum = base + s * r;
     float err = s * r - (sum - base);
     float y = sum + (err + s * rest);
-    y = y * (float)(n - top + 1); /* for n > 128 too small a factor, but the product is inf all the same */
-    return x == 0.0f ? x : y;
+    y = y * (float)(n - top +
+                    1); /* for n > 128 too small a factor, but the product is inf all the same */
+    return dt__abs(x) > 0.0f ? y : x + x;
 }
 
 /* ---- logarithms ---- */
@@ -101,21 +126,25 @@ DT_MATH float dt__log_reduce_normal(float x, int32_t *e) {
     return dt__float((i & 0x007fffff) + root) - 1.0f;
 }
 
-/* The same for any finite x > 0: denormals are scaled first. */
+/* The same for any finite x > 0: denormals are scaled first. For other x the parts are finite
+ * and mean nothing. */
 DT_MATH float dt__log_reduce(float x, float *e) {
     int32_t i;
+    int32_t tiny = dt__mask(dt__bits(x) < 0x00800000);
     float scaled = x * 8388608.0f;
-    float f = dt__log_reduce_normal(x < 1.17549435e-38f ? scaled : x, &i);
-    *e = (float)(x < 1.17549435e-38f ? i - 23 : i);
+    float f = dt__log_reduce_normal(dt__select(tiny, scaled, x), &i);
+    *e = (float)(i - (23 & tiny));
     return f;
 }
 
-/* The value of a logarithm where it is not y: -inf at 0, NaN below, inf and NaN as they are. */
+/* What is added to a logarithm that knows no special values: inf and NaN as they are, -inf at 0,
+ * NaN below. One sum of masks instead of selects, which GCC would make copies of the whole
+ * function for. */
 DT_MATH float dt__log_special(float x, float y) {
-    y = x == DT_INF ? x : y;
-    y = x == 0.0f ? -DT_INF : y;
-    y = x < 0.0f ? DT_NAN : y;
-    return x != x ? x + x : y;
+    int32_t add = dt__bits(x) & dt__mask(!(x < DT_INF));
+    add |= dt__bits(-DT_INF) & dt__mask(x <= 0.0f);
+    add |= dt__mask(x < 0.0f);
+    return y + dt__float(add);
 }
 
 /* e ln2 + log(1 + f). The parts are summed from small to large; e DT_LN2_HI is exact. */
@@ -131,7 +160,8 @@ DT_MATH float dt_logf(float x) {
     return dt__log_special(x, dt__log_sum(e, f));
 }
 
-/* log2(1 + f) = f/ln2 + f^2 P(f). f and 1/ln2 are cut into 12 leading bits, whose product is exact, and the rest. */
+/* log2(1 + f) = f/ln2 + f^2 P(f). f and 1/ln2 are cut into 12 leading bits, whose product is
+ * exact, and the rest. */
 DT_MATH float dt_log2f(float x) {
     const float c_hi = 1.442382812f, c_lo = 3.122284889e-4f; /* 1/ln2 */
     float e;
@@ -152,12 +182,9 @@ DT_MATH float dt_log10f(float x) {
     return dt__log_special(x, e * e_hi + (hi * c_hi + rest));
 }
 
-/* log(1 + x): u = 1 + x is rounded; what it lost is added, scaled, to the reduced argument. For e = 0 that gives x. */
-DT_MATH float dt__log1p_core(float x) {
-    float u = 1.0f + x;
-    float big = x > 1.0f ? x : 1.0f;
-    float small = x > 1.0f ? 1.0f : x;
-    float lost = small - (u - big);
+/* log(1 + x) = log(u) + lost / u, where u = 1 + x is rounded and `lost` is what it lost. It is
+ * added, scaled, to the reduced argument; for e = 0 that gives x. */
+DT_MATH float dt__log1p_parts(float u, float lost) {
     int32_t e;
     float f = dt__log_reduce_normal(u, &e);
     /* 2^-e; for the largest u, where nothing that matters was lost, it is 0. */
@@ -166,22 +193,37 @@ DT_MATH float dt__log1p_core(float x) {
     return dt__log_sum((float)e, f);
 }
 
+/* For finite x > -1. */
+DT_MATH float dt__log1p_core(float x) {
+    float u = 1.0f + x;
+    float big = x > 1.0f ? x : 1.0f;
+    float small = x > 1.0f ? 1.0f : x;
+    return dt__log1p_parts(u, small - (u - big));
+}
+
+/* For 0 <= x <= 1. */
+DT_MATH float dt__log1p_unit(float x) {
+    float u = 1.0f + x;
+    return dt__log1p_parts(u, x - (u - 1.0f));
+}
+
 DT_MATH float dt_log1pf(float x) {
+    float low = x < -1.0f ? DT_NAN : -DT_INF;
     float y = dt__log1p_core(x);
-    y = x == 0.0f ? x : y;
-    y = x == DT_INF ? x : y;
-    y = x == -1.0f ? -DT_INF : y;
-    y = x < -1.0f ? DT_NAN : y;
-    return x != x ? x + x : y;
+    y = x < DT_INF ? y : x + x;
+    y = x <= -1.0f ? low : y;
+    return x == 0.0f ? x : y;
 }
 
 /* ---- trigonometric functions ---- */
 
-/* x = (pi/2) n + 2 pi t, |t| <= 1/8, n modulo 4; returns t. A float x >= 2^(24 + e) is a multiple of 2^e, so that whole turns
- * can be taken out of 2^e / (2 pi) beforehand (Payne and Hanek's idea). Three rows of constants cover all floats; a table by
- * exponent would be a gather, which GCC 12 does not make here. x hi and x mid are exact in double, and so is what is
- * left of them without whole turns. The error in t is below 2^-54, and a small t, which no float beyond denormals brings
- * below 2^-33, has much less. Needs doubles: floats would take seven parts for |x| < 1e5 alone. */
+/* x = (pi/2) n + 2 pi t, |t| <= 1/8, n modulo 4; returns t. A float x >= 2^(24 + e) is a
+ * multiple of 2^e, so that whole turns can be taken out of 2^e / (2 pi) beforehand (Payne and
+ * Hanek's idea). Three rows of constants cover all floats; a table by exponent would be a
+ * gather, which GCC 12 does not make here. x hi and x mid are exact in double, and so is what is
+ * left of them without whole turns. The error in t is below 2^-54, and a small t, which no float
+ * beyond denormals brings below 2^-33, has much less. Needs doubles: floats would take seven
+ * parts for |x| < 1e5 alone. */
 DT_MATH double dt__trig_reduce(float x, int32_t *n) {
     double d = (double)x;
     double a = __builtin_fabs(d);
@@ -196,7 +238,8 @@ DT_MATH double dt__trig_reduce(float x, int32_t *n) {
     p = p - __builtin_rint(p);
     q = q - __builtin_rint(q);
     double rest = d * lo;
-    const double magic = 1688849860263936.0; /* 1.5 * 2^50: as in dt__nearest64, but to the nearest quarter */
+    const double magic =
+        1688849860263936.0; /* 1.5 * 2^50: as in dt__nearest64, but to the nearest quarter */
     double sum = ((p + q) + rest) + magic;
     *n = (int32_t)(uint32_t)(uint64_t)dt__bits64(sum);
     return ((p - (sum - magic)) + q) + rest;
@@ -212,7 +255,8 @@ DT_MATH double dt__cos_poly(double r) {
     return 1.0 + z * dt__poly_cos(z);
 }
 
-/* sin((pi/2) n + 2 pi t): a polynomial in double, rounded once; the quadrant is chosen on floats. */
+/* sin((pi/2) n + 2 pi t): a polynomial in double, rounded once; the quadrant is chosen on
+ * floats. */
 DT_MATH float dt__sin_quadrant(int32_t n, double t) {
     double r = t * 6.283185307179586;
     float s = (float)dt__sin_poly(r);
@@ -256,8 +300,8 @@ DT_MATH float dt_tanf(float x) {
 
 /* ---- inverse trigonometric functions ---- */
 
-/* Up to 9/16 the odd polynomial; beyond, asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)), with a root below 1/2, so that
- * the doubled error is small against the result. */
+/* Up to 9/16 the odd polynomial; beyond, asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)), with a root
+ * below 1/2, so that the doubled error is small against the result. */
 DT_MATH float dt_asinf(float x) {
     float a = dt__abs(x);
     int32_t far = a > 0.5625f;
@@ -269,7 +313,8 @@ DT_MATH float dt_asinf(float x) {
     return dt__copysign(y, x);
 }
 
-/* acos(x) = pi/2 - asin(x) up to 9/16; 2 asin(sqrt((1 - x) / 2)) beyond, and pi minus that on the left. */
+/* acos(x) = pi/2 - asin(x) up to 9/16; 2 asin(sqrt((1 - x) / 2)) beyond, and pi minus that on
+ * the left. */
 DT_MATH float dt_acosf(float x) {
     float a = dt__abs(x);
     int32_t far = a > 0.5625f;
@@ -323,34 +368,36 @@ DT_MATH float dt_tanhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
     float p = a + a * z * dt__poly_tanh(z);
-    float c = a > 10.0f ? 10.0f : a;
+    float c = 2.0f * dt__min_bits(a, 10.0f);
     int32_t n;
     float lo;
-    float r = dt__exp_reduce(2.0f * c, &n, &lo);
+    float r = dt__exp_reduce(c, c, &n, &lo);
     float s = dt__exp2i(n);
-    float e = (s + 1.0f) + s * (r + r * r * dt__poly_exp(r)); /* exp(2c) + 1 */
+    float e = (s + 1.0f) + s * (r + r * r * dt__poly_exp(r)); /* exp(c) + 1 */
     float q = 1.0f - 2.0f / e;
     float y = a > 0.82f ? q : p;
     return dt__copysign(y, x);
 }
 
-/* Up to 1 the odd polynomial; beyond, (exp(x) - exp(-x)) / 2, halved inside exp so that it does not overflow early. */
+/* Up to 1 the odd polynomial; beyond, (exp(x) - exp(-x)) / 2, halved inside exp so that it does
+ * not overflow early. */
 DT_MATH float dt_sinhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
     float p = a + a * z * dt__poly_sinh(z);
-    float h = dt__exp_shift(a, -1);
+    float h = dt__exp_half(a);
     float q = h - 0.25f / h;
     float y = a > 1.0f ? q : p;
     return dt__copysign(y, x);
 }
 
 DT_MATH float dt_coshf(float x) {
-    float h = dt__exp_shift(dt__abs(x), -1);
+    float h = dt__exp_half(dt__abs(x));
     return h + 0.25f / h;
 }
 
-/* Up to 1/2 the odd polynomial; beyond, log1p(a + a^2 / (1 + sqrt(a^2 + 1))), for large a log(a) + ln2. */
+/* Up to 1/2 the odd polynomial; beyond, log1p(a + a^2 / (1 + sqrt(a^2 + 1))), for large a log(a)
+ * + ln2. */
 DT_MATH float dt_asinhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
@@ -390,18 +437,19 @@ DT_MATH float dt_atanhf(float x) {
 
 /* ---- error functions ---- */
 
-/* Up to 1, x + x P(x^2); beyond, 1 - exp(-T(x)), where T fits -log(erfc(x)) and only its absolute error counts. */
+/* Up to 1, x + x P(x^2); beyond, 1 - exp(-T(x)), where T fits -log(erfc(x)) and only its
+ * absolute error counts. */
 DT_MATH float dt_erff(float x) {
     float a = dt__abs(x);
     float p = a + a * dt__poly_erf(a * a);
-    float c = a > 3.93f ? 3.93f : a;
-    float q = 1.0f - dt__exp_neg(dt__poly_erf_tail(c));
+    float c = dt__min_bits(a, 3.93f);
+    float q = 1.0f - dt__exp_negative_normal(dt__poly_erf_tail(c));
     float y = a > 1.0f ? q : p;
     return dt__copysign(y, x);
 }
 
-/* exp(-x^2 scale) erfcx(t) for 0 <= x <= 15 with t^2 = x^2 scale <= 115 and scale 1 or 1/2. x^2 is cut into a
- * leading part that is exact and a rest; erfcx(t) = u P(u - 1/2), u = 1 / (t + 1). */
+/* exp(-x^2 scale) erfcx(t) for 0 <= x <= 15 with t^2 = x^2 scale <= 115 and scale 1 or 1/2. x^2
+ * is cut into a leading part that is exact and a rest; erfcx(t) = u P(u - 1/2), u = 1 / (t + 1). */
 DT_MATH float dt__erfc_core(float x, float t, float scale) {
     float cut = dt__float(dt__bits(x) & ~0xfff);
     float hi = cut * cut * scale;
@@ -409,15 +457,14 @@ DT_MATH float dt__erfc_core(float x, float t, float scale) {
     int32_t n;
     float k = dt__nearest((hi + rest) * -DT_LOG2E, &n);
     float r = (-hi - k * DT_LN2_HI) - (rest + k * DT_LN2_LO);
-    float p = 1.0f + (r + r * r * dt__poly_exp(r));
     float u = 1.0f / (t + 1.0f);
-    return dt__scale(p * (u * dt__poly_erfcx(u - 0.5f)), n);
+    return dt__scale(dt__exp_poly(r) * (u * dt__poly_erfcx(u - 0.5f)), n);
 }
 
 /* From 1/2 up the scaled form, below -1/2 two minus that, and 1 - erf(x) between. */
 DT_MATH float dt_erfcf(float x) {
     float a = dt__abs(x);
-    float c = a > 10.5f ? 10.5f : a;
+    float c = dt__min_bits(a, 10.5f);
     float q = dt__erfc_core(c, c, 1.0f);
     float p = 1.0f - (x + x * dt__poly_erf(x * x));
     q = x < 0.0f ? 2.0f - q : q;
@@ -429,17 +476,19 @@ DT_MATH float dt_erfcf(float x) {
 /* Two roundings. */
 DT_MATH float dt_rsqrtf(float x) { return 1.0f / dt_sqrtf(x); }
 
-/* 2^(y log2(x)) in double for a finite a > 0 and any y: log2 by an atanh series to 2^-43 (a ratio), exp2 to 2^-29, one
- * rounding at the end. Doubles are needed: y log2(a) goes up to 150 and its absolute error is the result's relative one. */
+/* 2^(y log2(x)) in double for a finite a > 0 and any y: log2 by an atanh series to 2^-43 (a
+ * ratio), exp2 to 2^-29, one rounding at the end. Doubles are needed: y log2(a) goes up to 150
+ * and its absolute error is the result's relative one. */
 DT_MATH float dt__pow_positive(float a, float y) {
     float e;
     double f = (double)dt__log_reduce(a, &e);
     double s = f / (2.0 + f);
     double log2_a = (double)e + s * dt__poly_pow_log(s * s);
-    double t = (double)dt__clamp(y, -3e38f, 3e38f) * log2_a; /* finite, so that 1^inf is 1 */
+    double t = (double)dt__copysign(dt__min_bits(dt__abs(y), 3e38f), y) * log2_a; /* 1^inf is 1 */
     t = t < -200.0 ? -200.0 : t;
     t = t > 200.0 ? 200.0 : t;
-    const double magic = 6755399441055744.0; /* as in dt__nearest64, but the integer goes right into the exponent */
+    const double magic =
+        6755399441055744.0; /* as in dt__nearest64, but the integer goes right into the exponent */
     double sum = t + magic;
     uint64_t p = (uint64_t)dt__bits64(dt__poly_pow_exp(t - (sum - magic)));
     return (float)dt__double((int64_t)(p + ((uint64_t)dt__bits64(sum) << 52)));
@@ -468,9 +517,10 @@ DT_MATH float dt_powf(float x, float y) {
 
 /* ---- remainders ---- */
 
-/* The exact remainder of x / y with the sign of x. x starts at 2^-252 of its size; ten times a multiple of y is taken
- * off and what is left grows by 2^28, so that every quotient is below 2^29, every product has at most 53 bits and every
- * difference is exact. The quotients come from one reciprocal and may be off by one, which the next step repairs. */
+/* The exact remainder of x / y with the sign of x. x starts at 2^-252 of its size; ten times a
+ * multiple of y is taken off and what is left grows by 2^28, so that every quotient is below
+ * 2^29, every product has at most 53 bits and every difference is exact. The quotients come from
+ * one reciprocal and may be off by one, which the next step repairs. */
 DT_MATH float dt_fmodf(float x, float y) {
     double b = (double)dt__abs(y);
     double inverse = 1.0 / b;
@@ -498,7 +548,8 @@ DT_MATH float dt_remainderf_py(float x, float y) {
     return m == 0.0f ? m : moved;
 }
 
-/* torch.floor_divide: (x - remainder) / y, brought to the integer it stands for; x / y if y is 0. */
+/* torch.floor_divide: (x - remainder) / y, brought to the integer it stands for; x / y if y is
+ * 0. */
 DT_MATH float dt_floor_dividef(float x, float y) {
     float m = dt_fmodf(x, y);
     float d = (x - m) / y;
@@ -515,32 +566,32 @@ DT_MATH float dt_floor_dividef(float x, float y) {
 
 /* 1 / (1 + exp(-x)), from exp(-|x|) so that small results keep their precision. */
 DT_MATH float dt_sigmoidf(float x) {
-    float e = dt_expf(-dt__abs(x));
+    float e = dt__exp_negative(dt__abs(x));
     float num = x < 0.0f ? e : 1.0f;
     return num / (1.0f + e);
 }
 
 /* x sigmoid(x); NaN at -inf, as torch. */
 DT_MATH float dt_siluf(float x) {
-    float e = dt_expf(-dt__abs(x));
+    float e = dt__exp_negative(dt__abs(x));
     float num = x < 0.0f ? x * e : x;
     return num / (1.0f + e);
 }
 
-/* x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| erfc(|x| / sqrt(2)) / 2: no cancellation for x < 0. NaN at -inf. */
+/* x (1 + erf(x / sqrt(2))) / 2 = x - h for x > 0 and h below, h = x erfc(|x| / sqrt(2)) / 2: no
+ * cancellation for x < 0. NaN at -inf, as torch. */
 DT_MATH float dt_geluf(float x) {
-    float a = dt__abs(x);
-    float c = a > 15.0f ? 15.0f : a;
-    float h = 0.5f * c * dt__erfc_core(c, c * 0.707106781f, 0.5f);
-    float y = x > 0.0f ? x - h : -h;
-    y = x == 0.0f ? x : y;
-    return x == -DT_INF ? DT_NAN : (x != x ? x + x : y);
+    float c = dt__min_bits(dt__abs(x), 15.0f);
+    float finite = dt__min_bits(x, 1e30f);
+    float h = 0.5f * finite * dt__erfc_core(c, c * 0.707106781f, 0.5f);
+    return x <= 0.0f ? h : x - h;
 }
 
-/* x (1 + tanh(u)) / 2 = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
+/* x (1 + tanh(u)) / 2 = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The rounding of u
+ * costs relative accuracy where exp(2u) is small: as many ulp as |2u|. */
 DT_MATH float dt_gelu_tanhf(float x) {
     float u2 = x * (1.59576912f + 0.0713548163f * (x * x));
-    float e = dt_expf(-dt__abs(u2));
+    float e = dt__exp_negative(dt__abs(u2));
     float num = x < 0.0f ? x * e : x;
     return num / (1.0f + e);
 }
@@ -549,24 +600,22 @@ DT_MATH float dt_gelu_tanhf(float x) {
 DT_MATH float dt_softplusf(float x, float beta, float threshold) {
     float z = x * beta;
     float positive = z > 0.0f ? z : 0.0f;
-    float y = (positive + dt_log1pf(dt_expf(-dt__abs(z)))) / beta;
+    float y = (positive + dt__log1p_unit(dt__exp_negative(dt__abs(z)))) / beta;
     y = z != z ? z : y;
     return z > threshold ? x : y;
 }
 
 /* log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|)). */
 DT_MATH float dt_logsigmoidf(float x) {
-    float negative = x < 0.0f ? x : 0.0f;
-    float y = negative - dt__log1p_core(dt_expf(-dt__abs(x)));
-    return x != x ? x + x : y;
+    float negative = x > 0.0f ? 0.0f : x; /* keeps NaN */
+    return negative - dt__log1p_unit(dt__exp_negative(dt__abs(x)));
 }
 
 /* x tanh(log1p(exp(x))) = x w / (w + 2), w = e (e + 2), e = exp(x); for x > 20 that is x. */
 DT_MATH float dt_mishf(float x) {
-    float e = dt_expf(x > 20.0f ? 20.0f : x);
+    float e = dt_expf(dt__min_bits(x, 20.0f));
     float w = e * (e + 2.0f);
-    float y = x * (w / (w + 2.0f));
-    return x > 20.0f ? x : y;
+    return x * (w / (w + 2.0f));
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* The functions of math.h on double, by libm: one call for each element, so that its bits depend on nothing else.
+/* The functions of math.h on double, by libm: one call for each element, so that its bits depend
+ * on nothing else.
  *
  * Builtins instead of <math.h>: this folder has a math.h of its own. */
 #ifndef DT_KERNELS_CPU_SIMD_MATH_DOUBLE_H
@@ -6,7 +7,7 @@
 
 #include "math_base.h"
 
-#define DT_LIBM1(name) \
+#define DT_LIBM1(name)                                                                             \
     DT_MATH double dt_##name(double x) { return __builtin_##name(x); }
 
 DT_LIBM1(exp)
@@ -48,7 +49,8 @@ DT_MATH double dt_remainder_py(double x, double y) {
     return m != 0.0 && (y < 0.0) != (m < 0.0) ? m + y : m;
 }
 
-/* torch.floor_divide: (x - remainder) / y, brought to the integer it stands for; x / y if y is 0. */
+/* torch.floor_divide: (x - remainder) / y, brought to the integer it stands for; x / y if y is
+ * 0. */
 DT_MATH double dt_floor_divide(double x, double y) {
     double m = __builtin_fmod(x, y);
     double d = (x - m) / y;
