@@ -26,6 +26,7 @@ typedef struct dt_py_tensor {
     PyObject *grad;        /* NULL: None. Room for autograd: */
     PyObject *grad_fn;
     PyObject *base;        /* the tensor that this one is a view of, NULL */
+    PyObject *dict;        /* attributes that users set, NULL until the first one */
     bool requires_grad;
     bool is_leaf;
 } dt_py_tensor;
@@ -33,6 +34,8 @@ typedef struct dt_py_tensor {
 typedef struct dt_module_state {
     PyTypeObject *tensor_type;
     PyTypeObject *op_function_type;  /* opfunc.c: a vectorcall object for a registry row */
+    PyTypeObject *buffer_type;       /* buffer.c: a tensor's bytes by the buffer protocol */
+    PyTypeObject *size_type;         /* dtorch.Size, set by the package */
     PyTypeObject *await_type;        /* await.c: what Tensor.__await__ returns */
     PyTypeObject *future_type;       /* future.c: TensorFuture */
     PyTypeObject *bridge_type;       /* bridge.c: one asyncio loop's completion queue */

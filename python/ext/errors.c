@@ -1,0 +1,101 @@
+/* errors.c: statuses of the core as Python exceptions, with torch's classes.
+ *
+ * The core has a status and a text; the class follows from the status by one table.  An OSError
+ * also takes the errno, by which Python picks the subclass (FileNotFoundError, ...).
+ *
+ * I1: dt_py_raise leaves an exception set, whatever happens inside it.
+ */
+#include "python/ext/core.h"
+
+/* The class for a status, borrowed. */
+static PyObject *class_of(dt_status status) {
+    switch (status) {
+    case DT_E_VALUE: return PyExc_ValueError;
+    case DT_E_TYPE: return PyExc_TypeError;
+    case DT_E_INDEX: return PyExc_IndexError;
+    case DT_E_NO_MEMORY: return dt_state->out_of_memory_error;
+    case DT_E_NOT_IMPLEMENTED: return PyExc_NotImplementedError;
+    case DT_E_OS: return PyExc_OSError;
+    case DT_E_CANCELLED: return dt_state->cancelled_error;
+    case DT_E_QUEUE_FULL: return dt_state->queue_full_error;
+    case DT_E_OVERFLOW: return PyExc_OverflowError;
+    case DT_E_PLACEMENT: return dt_state->placement_error;
+    case DT_OK:
+    case DT_IN_PROGRESS:
+    case DT_E_RUNTIME:
+    case DT_E_ZERO_DIVISION:
+    case DT_E_SHUTDOWN:
+    case DT_E_PYTHON: break;
+    }
+    return PyExc_RuntimeError;
+}
+
+static PyObject *make(dt_status status, int errnum, const char *text) {
+    if (status == DT_E_CANCELLED) return PyObject_CallNoArgs(class_of(status));
+    PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    if (message == NULL) return NULL;
+    PyObject *object;
+    if (status == DT_E_OS && errnum != 0)
+        object = PyObject_CallFunction(PyExc_OSError, "iO", errnum, message);
+    else
+        object = PyObject_CallOneArg(class_of(status), message);
+    Py_DECREF(message);
+    return object;
+}
+
+PyObject *dt_py_raise(dt_status status) {
+    if (status == DT_E_PYTHON) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_SystemError, "dtorch: an error without an exception");
+        return NULL;
+    }
+    PyObject *object = make(status, dt_error_errno(), dt_error_text());
+    if (object != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(object), object);
+        Py_DECREF(object);
+    }
+    return NULL;
+}
+
+PyObject *dt_py_error_object(const dt_error *error) {
+    return make(dt_error_status(error), dt_error_captured_errno(error), dt_error_message(error));
+}
+
+static PyObject *new_class(PyObject *module, const char *name, const char *doc, PyObject *bases) {
+    char full[64];
+    (void)snprintf(full, sizeof full, "dtorch.%s", name);
+    PyObject *object = PyErr_NewExceptionWithDoc(full, doc, bases, NULL);
+    if (object == NULL) return NULL;
+    if (PyModule_AddObjectRef(module, name, object) < 0) {
+        Py_DECREF(object);
+        return NULL;
+    }
+    return object; /* the state's reference */
+}
+
+int dt_py_errors_init(PyObject *module) {
+    dt_module_state *state = dt_state;
+    PyObject *bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
+    if (bases == NULL) return -1;
+    state->out_of_memory_error =
+        new_class(module, "OutOfMemoryError", "Memory for a tensor could not be had.", bases);
+    Py_DECREF(bases);
+    state->queue_full_error =
+        new_class(module, "QueueFullError",
+                  "Too many operations are in flight: await some before calling more.",
+                  PyExc_RuntimeError);
+    state->placement_error =
+        new_class(module, "PlacementError", "The placements of a tensor do not fit the operation.",
+                  PyExc_RuntimeError);
+    state->blocking_warning = new_class(
+        module, "BlockingWarning", "A call blocked the event loop's thread.", PyExc_RuntimeWarning);
+    PyObject *asyncio = PyImport_ImportModule("asyncio.exceptions");
+    if (asyncio == NULL) return -1;
+    state->cancelled_error = PyObject_GetAttrString(asyncio, "CancelledError");
+    Py_DECREF(asyncio);
+    if (state->out_of_memory_error == NULL || state->queue_full_error == NULL ||
+        state->placement_error == NULL || state->blocking_warning == NULL ||
+        state->cancelled_error == NULL)
+        return -1;
+    return 0;
+}
