@@ -189,7 +189,7 @@ DT_MATH float dt__log1p_parts(float u, float lost) {
     float f = dt__log_reduce_normal(u, &e);
     /* 2^-e; for the largest u, where nothing that matters was lost, it is 0. */
     int32_t back = e < 127 ? 127 - e : 0;
-    f = f + lost * dt__float(back << 23);
+    f = f + lost * dt__float((int32_t)((uint32_t)back << 23));
     return dt__log_sum((float)e, f);
 }
 
