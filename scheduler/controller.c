@@ -12,7 +12,7 @@
  *               want some, each with the run that can follow it
  *
  * I1: completions are taken before submissions. A direct task is submitted before it is computed,
- *     so when its end is taken, it is among the submissions taken now or was linked before.
+ *     so when its end is taken it is among the submissions that have been taken, if not linked yet.
  * I2: a task is retired once, after its end; only retiring frees tasks.
  * I3: callbacks of clients (on_end) see no state of the controller and run from end_here alone.
  * I4: the controller never sleeps while it could hand something over: what it keeps back is more
@@ -31,6 +31,7 @@
 
 #define QUEUED_COST_NS 200000.0 /* work for each worker in the pool's queue */
 #define QUEUED_RUNS_MAX 4096    /* and at most so many runs altogether */
+#define LINK_MAX 256            /* submissions linked in one round, lest a burst delay all else */
 
 static inline int64_t now(dt_sched *s) {
     dt_clock *clock = &s->controller.clock;
@@ -116,6 +117,7 @@ static void on_io_ended(void *context, dt_task *task) { end_here(context, task);
 
 static void link_task(dt_sched *s, dt_task *task) {
     if (!task->direct) set_state(task, DT_TASK_LINKED);
+    task->linked = true;
     dt_status status = dt__graph_link(task);
     if (task->direct) {
         DT_ASSERT(status == DT_OK);
@@ -130,6 +132,28 @@ static void link_task(dt_sched *s, dt_task *task) {
     } else {
         push_now(&s->controller, task);
     }
+}
+
+static void link_next(dt_sched *s) {
+    dt_controller *c = &s->controller;
+    dt_mpsc_node *node = c->taken_first;
+    DT_ASSERT(node != NULL);
+    c->taken_first = node->next;
+    if (c->taken_first == NULL) c->taken_last = NULL;
+    link_task(s, DT_MPSC_OWNER(node, dt_task, submit_node));
+}
+
+static void take_submissions(dt_sched *s) {
+    dt_controller *c = &s->controller;
+    dt_mpsc_node *node = dt_mpsc_take(&s->submitted);
+    if (node == NULL) return;
+    if (c->taken_last != NULL) {
+        c->taken_last->next = node;
+    } else {
+        c->taken_first = node;
+    }
+    while (node->next != NULL) node = node->next;
+    c->taken_last = node;
 }
 
 /* ---- timers --------------------------------------------------------------------------------- */
@@ -251,7 +275,8 @@ static void wait_for_work(dt_sched *s) {
         deadline_ns = c->timers->heap_key == 0 ? 1 : (int64_t)c->timers->heap_key;
     dt_gate_close(&s->gate);
     bool unseen_stop = !c->stopping && atomic_load_explicit(&s->stop, memory_order_seq_cst);
-    if (!dt_mpsc_is_empty(&s->submitted) || !dt_mpsc_is_empty(&s->ended) || unseen_stop) {
+    if (c->taken_first != NULL || !dt_mpsc_is_empty(&s->submitted) || !dt_mpsc_is_empty(&s->ended) ||
+        unseen_stop) {
         deadline_ns = 0;
     } else {
         count(&s->stat_wakeups, 1);
@@ -262,17 +287,14 @@ static void wait_for_work(dt_sched *s) {
 
 static void do_round(dt_sched *s) {
     dt_mpsc_node *ended = dt_mpsc_take(&s->ended);
-    dt_mpsc_node *submitted = dt_mpsc_take(&s->submitted);
-    while (submitted != NULL) {
-        dt_task *task = DT_MPSC_OWNER(submitted, dt_task, submit_node);
-        submitted = submitted->next;
-        link_task(s, task);
-    }
+    take_submissions(s);
+    for (int k = 0; k < LINK_MAX && s->controller.taken_first != NULL; k++) link_next(s);
     notice_stop(s);
     dt__io_finish(s->io, on_io_ended, s);
     while (ended != NULL) {
         dt_task *task = DT_MPSC_OWNER(ended, dt_task, end_node);
         ended = ended->next;
+        while (!task->linked) link_next(s); /* a direct one, I1 */
         retire(s, task);
     }
     run_timers(s);

@@ -20,6 +20,7 @@ typedef struct dt_clock {
 /* The controller's alone. */
 typedef struct dt_controller {
     dt_clock clock;
+    dt_mpsc_node *taken_first, *taken_last; /* submissions not yet linked */
     dt_ready ready;        /* compute tasks */
     dt_task *now_first, *now_last; /* tasks of other kinds that can start at once */
     dt_task *timers;       /* heap by deadline */

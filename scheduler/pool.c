@@ -44,6 +44,7 @@ typedef struct worker {
     bool unnotified;          /* a task ended since the last notify */
     bool omp_set;
     int64_t notified_ns; /* or when the first task after that began */
+    double unnotified_cost_ns;
     int64_t now_ns;      /* as of the last look at the clock */
 } worker;
 
@@ -104,6 +105,7 @@ static void wake_all(dt_pool *pool, worker *list) {
 
 static void notify(worker *w, int64_t now_ns) {
     w->unnotified = false;
+    w->unnotified_cost_ns = 0;
     w->notified_ns = now_ns;
     w->pool->events.notify(w->pool->events.context);
 }
@@ -231,12 +233,14 @@ static bool compute(worker *w, dt_task *task) {
 static dt_task *end(worker *w, dt_task *task) {
     int64_t now_ns = dt_clock_ns();
     w->now_ns = now_ns;
+    w->unnotified_cost_ns += task->cost_ns;
     dt__task_end(task, now_ns);
     dt_task *next = dt__run_close(task);
     atomic_store_explicit(&task->state, DT_TASK_ENDED, memory_order_relaxed);
     w->pool->events.ended(w->pool->events.context, task);
     w->unnotified = true;
-    if (now_ns - w->notified_ns > DT__POOL_NOTIFY_NS) notify(w, now_ns);
+    if (now_ns - w->notified_ns > DT__POOL_NOTIFY_NS || w->unnotified_cost_ns > DT__POOL_NOTIFY_NS)
+        notify(w, now_ns);
     return next;
 }
 

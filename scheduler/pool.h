@@ -14,7 +14,7 @@ typedef struct dt_pool_events {
      * Must not block nor wake anyone. */
     void (*ended)(void *context, dt_task *task);
     /* Any worker: look at what has ended. Called when a worker finds no more work, and now and then
-     * while it has some (DT__POOL_NOTIFY_NS). */
+     * while it has some: after DT__POOL_NOTIFY_NS, by the clock or by the tasks' estimates. */
     void (*notify)(void *context);
 } dt_pool_events;
 

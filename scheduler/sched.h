@@ -86,6 +86,7 @@ struct dt_task {
     uint8_t kind;             /* dt_task_kind */
     uint8_t priority;
     bool direct;              /* went straight to a worker (see dt_sched_submit) */
+    bool linked;              /* controller: in the graph */
     _Atomic(uint8_t) state;   /* dt_task_state */
     uint64_t seq;             /* program order; set by submit */
     dt_call call;             /* operands (retained): reads and writes follow from it */
