@@ -118,6 +118,7 @@ def erfcx(x: mp.mpf) -> mp.mpf:
 def fits() -> list[Fit]:
     """All polynomials, in the order of the header."""
     ln2, mid = mp.log(2), mp.mpf(1) / 2
+    ln2_float = mp.mpf(float(np.float32(float(ln2))))
     eps = float(mp.mpf(2) ** -20)
     out = [
         Fit(
@@ -140,12 +141,12 @@ def fits() -> list[Fit]:
         ),
         Fit(
             "exp2",
-            lambda r: (mp.exp(r * ln2) - 1) / r,
-            lambda r: abs(r),
+            lambda r: (mp.exp(r * ln2) - 1 - r * ln2_float) / r**2,
+            lambda r: r**2,
             -0.5,
             0.5,
-            6,
-            "(2^r - 1) / r, |r| <= 1/2",
+            5,
+            "(2^r - 1 - r ln2) / r^2, |r| <= 1/2, ln2 rounded to float",
         ),
         Fit(
             "log",

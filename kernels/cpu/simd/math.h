@@ -93,7 +93,7 @@ DT_MATH float dt_exp2f(float x) {
     int32_t n;
     float c = x < -152.0f ? -152.0f : x;
     float r = c - dt__nearest(dt__min_bits(c, 130.0f), &n);
-    return dt__scale(1.0f + r * dt__poly_exp2(r), n);
+    return dt__scale(1.0f + (r * DT_LN2 + r * r * dt__poly_exp2(r)), n);
 }
 
 /* exp(x) - 1 = (2^n - 1 + 2^n r) + 2^n (r^2 Q(r) + lo), where the rounding error of the first

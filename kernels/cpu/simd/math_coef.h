@@ -28,15 +28,14 @@ DT_MATH float dt__poly_expm1(float z) {
     return q0 + z4 * 1.3870713e-03f;
 }
 
-/* (2^r - 1) / r, |r| <= 1/2; error 2^-28.3. */
+/* (2^r - 1 - r ln2) / r^2, |r| <= 1/2, ln2 rounded to float; error 2^-28.3. */
 DT_MATH float dt__poly_exp2(float z) {
     float z2 = z * z;
-    float p0 = 6.931472e-01f + 2.402265e-01f * z;
-    float p1 = 5.5503596e-02f + 9.6180625e-03f * z;
-    float p2 = 1.3390984e-03f + 1.5462883e-04f * z;
+    float p0 = 2.402265e-01f + 5.5503596e-02f * z;
+    float p1 = 9.6180625e-03f + 1.3390984e-03f * z;
     float z4 = z2 * z2;
     float q0 = p0 + p1 * z2;
-    return q0 + z4 * p2;
+    return q0 + z4 * 1.5462883e-04f;
 }
 
 /* (log(1+f) - f + f^2/2) / f^3, 1+f in [sqrt(1/2), sqrt(2)]; error 2^-27.3. */
