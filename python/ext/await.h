@@ -78,7 +78,7 @@ int dt__running_loop(PyObject **loop);
  * exception. The loop must be the running one. */
 dt_bridge *dt__bridge_for(PyObject *loop);
 dt_bridge *dt__bridge_retain(dt_bridge *bridge);
-void dt__bridge_release(dt_bridge *bridge); /* any thread; the last one closes the fd */
+void dt__bridge_release(dt_bridge *bridge); /* any thread; after the last the fd is closed */
 /* Queues the node (takes a reference) and wakes the loop. Any thread, never blocks. */
 void dt__bridge_push(dt_bridge *bridge, dt_node *node);
 /* Counts forks: what was made under another number belongs to a parent process. */

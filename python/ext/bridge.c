@@ -6,7 +6,9 @@
  * The loop knows the bridge only through its reader, a callable whose one strong reference is the
  * loop's handle.  A loop that is closed or collected drops the handle, the reader's deallocation
  * shuts the bridge, and nodes that come later go to the graveyard.  Producers and the reader co-own
- * the bridge; the last one closes the eventfd, so that no number is ever written after reuse.
+ * the bridge, so that no number is ever written after reuse; the last one leaves it to the graveyard
+to close the eventfd: a loop may drop the reader just before it takes the number out of its selector
+(uvloop does), but does both without letting go of the GIL.
  *
  * I1: latch set: the eventfd is readable or its writer is about to make it so.  Hence the order in
  *     a drain: read, clear, take (clearing before the read could swallow a later write).
@@ -38,6 +40,7 @@ struct dt_bridge {
     dt_node **backlog_end;
     PyObject *loop_ref; /* a weak reference; cleared with the reader */
     dt_bridge *next;    /* of live_bridges */
+    dt_grave grave;
 };
 
 static dt_node shut_mark;
@@ -57,10 +60,16 @@ dt_bridge *dt__bridge_retain(dt_bridge *bridge) {
     return bridge;
 }
 
-void dt__bridge_release(dt_bridge *bridge) {
-    if (atomic_fetch_sub_explicit(&bridge->refs, 1, memory_order_acq_rel) != 1) return;
+static void bury_bridge(dt_grave *grave) {
+    dt_bridge *bridge = (dt_bridge *)((char *)grave - offsetof(dt_bridge, grave));
     if (bridge->generation == dt__fork_generation()) close(bridge->fd);
     dt_free(bridge, sizeof *bridge);
+}
+
+void dt__bridge_release(dt_bridge *bridge) {
+    if (atomic_fetch_sub_explicit(&bridge->refs, 1, memory_order_acq_rel) != 1) return;
+    bridge->grave.bury = bury_bridge;
+    dt_graveyard_post(&bridge->grave);
 }
 
 static void ring(dt_bridge *bridge) {
@@ -70,7 +79,7 @@ static void ring(dt_bridge *bridge) {
     while (write(bridge->fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
-static void bury_grave(dt_grave *grave) {
+static void bury_node(dt_grave *grave) {
     dt__node_bury((dt_node *)((char *)grave - offsetof(dt_node, grave)));
 }
 
@@ -78,7 +87,7 @@ void dt__bridge_push(dt_bridge *bridge, dt_node *node) {
     dt_node *head = atomic_load_explicit(&bridge->head, memory_order_acquire);
     do {
         if (head == SHUT || bridge->generation != dt__fork_generation()) {
-            node->grave.bury = bury_grave;
+            node->grave.bury = bury_node;
             dt_graveyard_post(&node->grave);
             return;
         }
