@@ -13,9 +13,9 @@
  * M4: an argument is limited by dt__min_bits, not by a select on floats: GCC would follow the
  *     constant through the rest of the function and blend whole results.
  *
- * Coefficients come from scripts/fit_math.py by way of math_coef.h. The bounds in ulp below were
- * measured against libm in double by tests/c/test_math.c; those it asserts are in
- * tests/c/math_list.inc.
+ * Coefficients come from scripts/fit_math.py by way of math_coef.h. The bounds in ulp are
+ * measured on millions of arguments, not proven; tests/c/test_math.c asserts them against libm in
+ * double.
  *
  * Names without the f suffix (math_double.h) are the same functions on double. */
 #ifndef DT_KERNELS_CPU_SIMD_MATH_H
@@ -54,7 +54,7 @@ DT_MATH float dt__scale(float p, int32_t n) {
 }
 
 /* exp(x) = 2^n exp(r), with a polynomial of degree 6 for exp(r). Above 90 n stays and r grows:
- * both are large enough for inf. */
+ * both are large enough for inf. At most 1.1 ulp. */
 DT_MATH float dt_expf(float x) {
     int32_t n;
     float lo;
@@ -88,7 +88,7 @@ DT_MATH float dt__exp_half(float a) {
     return dt__scale(dt__exp_poly(r), n - 1);
 }
 
-/* 2^x: x - rint(x) is exact. */
+/* 2^x: x - rint(x) is exact. At most 1.2 ulp. */
 DT_MATH float dt_exp2f(float x) {
     int32_t n;
     float c = x < -152.0f ? -152.0f : x;
@@ -98,7 +98,7 @@ DT_MATH float dt_exp2f(float x) {
 
 /* exp(x) - 1 = (2^n - 1 + 2^n r) + 2^n (r^2 Q(r) + lo), where the rounding error of the first
  * sum is known exactly (|2^n r| < |2^n - 1| unless n = 0, and then the sum is r) and goes into
- * the second. */
+ * the second. At most 1.4 ulp. */
 DT_MATH float dt_expm1f(float x) {
     int32_t n;
     float lo;
@@ -111,8 +111,8 @@ DT_MATH float dt_expm1f(float x) {
     float sum = base + s * r;
     float err = s * r - (sum - base);
     float y = sum + (err + s * rest);
-    y = y * (float)(n - top +
-                    1); /* for n > 128 too small a factor, but the product is inf all the same */
+    /* For n > 128 the factor is too small, but the product is inf all the same. */
+    y = y * (float)(n - top + 1);
     return dt__abs(x) > 0.0f ? y : x + x;
 }
 
@@ -154,6 +154,7 @@ DT_MATH float dt__log_sum(float e, float f) {
     return e * DT_LN2_HI + (f + (rest - half));
 }
 
+/* At most 1 ulp. */
 DT_MATH float dt_logf(float x) {
     float e;
     float f = dt__log_reduce(x, &e);
@@ -161,7 +162,7 @@ DT_MATH float dt_logf(float x) {
 }
 
 /* log2(1 + f) = f/ln2 + f^2 P(f). f and 1/ln2 are cut into 12 leading bits, whose product is
- * exact, and the rest. */
+ * exact, and the rest. At most 1.4 ulp. */
 DT_MATH float dt_log2f(float x) {
     const float c_hi = 1.442382812f, c_lo = 3.122284889e-4f; /* 1/ln2 */
     float e;
@@ -171,7 +172,7 @@ DT_MATH float dt_log2f(float x) {
     return dt__log_special(x, e + (hi * c_hi + rest));
 }
 
-/* As log2, with the exponent times log10(2) in two parts. */
+/* As log2, with the exponent times log10(2) in two parts. At most 1.1 ulp. */
 DT_MATH float dt_log10f(float x) {
     const float c_hi = 0.434326172f, c_lo = -3.16899717e-5f; /* 1/ln10 */
     const float e_hi = 0.301025391f, e_lo = 4.605038981e-6f; /* log10(2) */
@@ -207,6 +208,7 @@ DT_MATH float dt__log1p_unit(float x) {
     return dt__log1p_parts(u, x - (u - 1.0f));
 }
 
+/* At most 1.5 ulp. */
 DT_MATH float dt_log1pf(float x) {
     float low = x < -1.0f ? DT_NAN : -DT_INF;
     float y = dt__log1p_core(x);
@@ -265,7 +267,7 @@ DT_MATH float dt__sin_quadrant(int32_t n, double t) {
     return dt__float(dt__bits(y) ^ (int32_t)((uint32_t)(n & 2) << 30));
 }
 
-/* inf gives NaN: its table row is finite, inf - inf is not. */
+/* NaN at inf. At most 0.6 ulp. */
 DT_MATH float dt_sinf(float x) {
     int32_t n;
     double t = dt__trig_reduce(x, &n);
@@ -274,6 +276,7 @@ DT_MATH float dt_sinf(float x) {
     return dt__abs(x) < DT_INF ? y : x - x;
 }
 
+/* At most 0.6 ulp. */
 DT_MATH float dt_cosf(float x) {
     int32_t n;
     double t = dt__trig_reduce(x, &n);
@@ -281,7 +284,7 @@ DT_MATH float dt_cosf(float x) {
     return dt__abs(x) < DT_INF ? y : x - x;
 }
 
-/* sin/cos or -cos/sin, divided in double. */
+/* sin/cos or -cos/sin, divided in double. At most 0.6 ulp. */
 DT_MATH float dt_tanf(float x) {
     int32_t n;
     double t = dt__trig_reduce(x, &n);
@@ -301,7 +304,7 @@ DT_MATH float dt_tanf(float x) {
 /* ---- inverse trigonometric functions ---- */
 
 /* Up to 9/16 the odd polynomial; beyond, asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)), with a root
- * below 1/2, so that the doubled error is small against the result. */
+ * below 1/2, so that the doubled error is small against the result. At most 1.5 ulp. */
 DT_MATH float dt_asinf(float x) {
     float a = dt__abs(x);
     int32_t far = a > 0.5625f;
@@ -314,7 +317,7 @@ DT_MATH float dt_asinf(float x) {
 }
 
 /* acos(x) = pi/2 - asin(x) up to 9/16; 2 asin(sqrt((1 - x) / 2)) beyond, and pi minus that on
- * the left. */
+ * the left. At most 1.3 ulp. */
 DT_MATH float dt_acosf(float x) {
     float a = dt__abs(x);
     int32_t far = a > 0.5625f;
@@ -335,7 +338,7 @@ DT_MATH float dt__atan_unit(float t) {
     return t + t * z * dt__poly_atan(z);
 }
 
-/* Above 1, pi/2 - atan(1/x). */
+/* Above 1, pi/2 - atan(1/x). At most 1.7 ulp. */
 DT_MATH float dt_atanf(float x) {
     float a = dt__abs(x);
     int32_t far = a > 1.0f;
@@ -344,7 +347,8 @@ DT_MATH float dt_atanf(float x) {
     return dt__copysign(y, x);
 }
 
-/* The angle of the smaller over the larger of |y|, |x|, reflected into the right octant. */
+/* The angle of the smaller over the larger of |y|, |x|, reflected into the right octant.
+ * At most 1.8 ulp. */
 DT_MATH float dt_atan2f(float y, float x) {
     float ay = dt__abs(y), ax = dt__abs(x);
     int32_t steep = ay > ax;
@@ -363,7 +367,7 @@ DT_MATH float dt_atan2f(float y, float x) {
 
 /* ---- hyperbolic functions ---- */
 
-/* Up to 0.82 the odd polynomial; beyond, 1 - 2 / (exp(2x) + 1). */
+/* Up to 0.82 the odd polynomial; beyond, 1 - 2 / (exp(2x) + 1). At most 1.3 ulp. */
 DT_MATH float dt_tanhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
@@ -380,7 +384,7 @@ DT_MATH float dt_tanhf(float x) {
 }
 
 /* Up to 1 the odd polynomial; beyond, (exp(x) - exp(-x)) / 2, halved inside exp so that it does
- * not overflow early. */
+ * not overflow early. At most 1.8 ulp. */
 DT_MATH float dt_sinhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
@@ -391,13 +395,14 @@ DT_MATH float dt_sinhf(float x) {
     return dt__copysign(y, x);
 }
 
+/* At most 1.6 ulp. */
 DT_MATH float dt_coshf(float x) {
     float h = dt__exp_half(dt__abs(x));
     return h + 0.25f / h;
 }
 
 /* Up to 1/2 the odd polynomial; beyond, log1p(a + a^2 / (1 + sqrt(a^2 + 1))), for large a log(a)
- * + ln2. */
+ * + ln2. At most 2 ulp. */
 DT_MATH float dt_asinhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
@@ -411,7 +416,7 @@ DT_MATH float dt_asinhf(float x) {
     return dt__copysign(y, x);
 }
 
-/* log1p(t + sqrt(2t + t^2)) with t = x - 1; for large x log(x) + ln2. */
+/* log1p(t + sqrt(2t + t^2)) with t = x - 1; for large x log(x) + ln2. At most 2 ulp. */
 DT_MATH float dt_acoshf(float x) {
     float t = x - 1.0f;
     int32_t huge = x > 1e9f;
@@ -422,7 +427,7 @@ DT_MATH float dt_acoshf(float x) {
     return x != x ? x + x : y;
 }
 
-/* Up to 1/2 the odd polynomial; beyond, log1p(2a / (1 - a)) / 2. */
+/* Up to 1/2 the odd polynomial; beyond, log1p(2a / (1 - a)) / 2. At most 1.3 ulp. */
 DT_MATH float dt_atanhf(float x) {
     float a = dt__abs(x);
     float z = a * a;
@@ -438,7 +443,7 @@ DT_MATH float dt_atanhf(float x) {
 /* ---- error functions ---- */
 
 /* Up to 1, x + x P(x^2); beyond, 1 - exp(-T(x)), where T fits -log(erfc(x)) and only its
- * absolute error counts. */
+ * absolute error counts. At most 1.4 ulp. */
 DT_MATH float dt_erff(float x) {
     float a = dt__abs(x);
     float p = a + a * dt__poly_erf(a * a);
@@ -461,7 +466,7 @@ DT_MATH float dt__erfc_core(float x, float t, float scale) {
     return dt__scale(dt__exp_poly(r) * (u * dt__poly_erfcx(u - 0.5f)), n);
 }
 
-/* From 1/2 up the scaled form, below -1/2 two minus that, and 1 - erf(x) between. */
+/* From 1/2 up the scaled form, below -1/2 two minus that, and 1 - erf(x) between. At most 6 ulp. */
 DT_MATH float dt_erfcf(float x) {
     float a = dt__abs(x);
     float c = dt__min_bits(a, 10.5f);
@@ -473,7 +478,7 @@ DT_MATH float dt_erfcf(float x) {
 
 /* ---- powers and roots ---- */
 
-/* Two roundings. */
+/* Two roundings. At most 1.5 ulp. */
 DT_MATH float dt_rsqrtf(float x) { return 1.0f / dt_sqrtf(x); }
 
 /* 2^(y log2(x)) in double for a finite a > 0 and any y: log2 by an atanh series to 2^-43 (a
@@ -494,6 +499,7 @@ DT_MATH float dt__pow_positive(float a, float y) {
     return (float)dt__double((int64_t)(p + ((uint64_t)dt__bits64(sum) << 52)));
 }
 
+/* At most 0.6 ulp. */
 DT_MATH float dt_powf(float x, float y) {
     float a = dt__abs(x);
     float half = 0.5f * y;
@@ -564,14 +570,14 @@ DT_MATH float dt_floor_dividef(float x, float y) {
 
 /* ---- activations ---- */
 
-/* 1 / (1 + exp(-x)), from exp(-|x|) so that small results keep their precision. */
+/* 1 / (1 + exp(-x)), from exp(-|x|) so that small results keep their precision. At most 2.5 ulp. */
 DT_MATH float dt_sigmoidf(float x) {
     float e = dt__exp_negative(dt__abs(x));
     float num = x < 0.0f ? e : 1.0f;
     return num / (1.0f + e);
 }
 
-/* x sigmoid(x); NaN at -inf, as torch. */
+/* x sigmoid(x); NaN at -inf, as torch. At most 3.5 ulp. */
 DT_MATH float dt_siluf(float x) {
     float e = dt__exp_negative(dt__abs(x));
     float num = x < 0.0f ? x * e : x;
@@ -579,7 +585,7 @@ DT_MATH float dt_siluf(float x) {
 }
 
 /* x (1 + erf(x / sqrt(2))) / 2 = x - h for x > 0 and h below, h = x erfc(|x| / sqrt(2)) / 2: no
- * cancellation for x < 0. NaN at -inf, as torch. */
+ * cancellation for x < 0. NaN at -inf, as torch. At most 6 ulp. */
 DT_MATH float dt_geluf(float x) {
     float c = dt__min_bits(dt__abs(x), 15.0f);
     float finite = dt__min_bits(x, 1e30f);
@@ -588,7 +594,7 @@ DT_MATH float dt_geluf(float x) {
 }
 
 /* x (1 + tanh(u)) / 2 = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). The rounding of u
- * costs relative accuracy where exp(2u) is small: as many ulp as |2u|. */
+ * costs relative accuracy where exp(2u) is small: as many ulp as |2u|. At most 200 ulp. */
 DT_MATH float dt_gelu_tanhf(float x) {
     float u2 = x * (1.59576912f + 0.0713548163f * (x * x));
     float e = dt__exp_negative(dt__abs(u2));
@@ -596,7 +602,7 @@ DT_MATH float dt_gelu_tanhf(float x) {
     return num / (1.0f + e);
 }
 
-/* log(1 + exp(beta x)) / beta, and x where beta x > threshold. */
+/* log(1 + exp(beta x)) / beta, and x where beta x > threshold. At most 2 ulp. */
 DT_MATH float dt_softplusf(float x, float beta, float threshold) {
     float z = x * beta;
     float positive = z > 0.0f ? z : 0.0f;
@@ -605,13 +611,14 @@ DT_MATH float dt_softplusf(float x, float beta, float threshold) {
     return z > threshold ? x : y;
 }
 
-/* log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|)). */
+/* log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|)). At most 2 ulp. */
 DT_MATH float dt_logsigmoidf(float x) {
     float negative = x > 0.0f ? 0.0f : x; /* keeps NaN */
     return negative - dt__log1p_unit(dt__exp_negative(dt__abs(x)));
 }
 
-/* x tanh(log1p(exp(x))) = x w / (w + 2), w = e (e + 2), e = exp(x); for x > 20 that is x. */
+/* x tanh(log1p(exp(x))) = x w / (w + 2), w = e (e + 2), e = exp(x); for x > 20 that is x.
+ * At most 4 ulp. */
 DT_MATH float dt_mishf(float x) {
     float e = dt_expf(dt__min_bits(x, 20.0f));
     float w = e * (e + 2.0f);
