@@ -32,7 +32,7 @@ static inline bool is_in_run(const dt_task *task, const dt_run *run, const dt_ta
 static bool waits_only_for_run(const dt_graph_access *a, const dt_run *run, const dt_task *tail) {
     const dt_graph_access *first = a->storage->graph_queue;
     const dt_graph_access *p = a;
-    for (int step = 0; step < DT__RUN_LOOK_BACK_MAX; step++) {
+    for (int step = 0; step < DT__RUN_LOOK_MAX; step++) {
         DT_ASSERT(p != first);
         p = p->prev;
         bool inside = is_in_run(p->task, run, tail);
@@ -89,14 +89,16 @@ bool dt__run_append(dt_task *tail, dt_task *task, bool others_wait) {
     return true;
 }
 
-/* The earliest task that directly follows `tail` in one of its queues and may be appended. */
+/* The earliest task that waits for `tail` in one of its queues and may be appended. */
 static dt_task *follower(dt_task *tail, bool others_wait) {
     dt_task *best = NULL;
     for (int k = 0; k < tail->accesses_count; k++) {
-        dt_graph_access *next = tail->accesses[k].next;
-        if (next == NULL || next->granted) continue;
-        if (best != NULL && best->seq <= next->task->seq) continue;
-        if (may_append(tail, next->task, others_wait)) best = next->task;
+        dt_graph_access *a = tail->accesses[k].next;
+        for (int step = 0; a != NULL && step < DT__RUN_LOOK_MAX; step++, a = a->next) {
+            bool earlier = best == NULL || a->task->seq < best->seq;
+            if (!a->granted && earlier && may_append(tail, a->task, others_wait)) best = a->task;
+            if (a->write) break; /* what stands behind waits for this one */
+        }
     }
     return best;
 }

@@ -22,7 +22,7 @@
 #include "scheduler/sched.h"
 
 #define DT__RUN_COST_NS_MAX 200000.0
-#define DT__RUN_LOOK_BACK_MAX 8 /* accesses of one queue looked at to decide on an append */
+#define DT__RUN_LOOK_MAX 8 /* accesses of one queue looked at, in either direction */
 #define DT__RUN_CLOSED ((dt_task *)(uintptr_t)1)
 
 typedef struct dt_run {
