@@ -374,8 +374,10 @@ static void future_dealloc(PyObject *object) {
 
 PyObject *dt_py_to_torch_async(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    dt_tensor *t = ((dt_py_tensor *)self)->t;
+    dt_graveyard_drain();
+    dt_tensor *t = dt_tensor_retain(((dt_py_tensor *)self)->t); /* the copy may let go of the GIL */
     dt_tensor *snapshot = dt_py_tensor_clone(t, (dt_dtype)t->dtype);
+    dt_tensor_release(t);
     if (snapshot == NULL) return NULL;
     dt_future *future = NULL;
     dt_future_state state = dt_tensor_state(snapshot, &future);

@@ -258,7 +258,7 @@ int dt_py_tensor_wait(dt_tensor *t, const char *what) {
     return result;
 }
 
-/* How the core waits in a client's thread: for external memory, and for room. */
+/* How the core waits in a client's thread when an op touches memory that others can see. */
 static dt_status wait_hook(dt_future *future) {
     if (dt_py_wait(future, -1, "An operation on memory shared with others") != 0)
         return DT_E_PYTHON;
