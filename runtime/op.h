@@ -41,7 +41,7 @@ typedef enum dt_dtype_rule {
     DT_DTYPES_COMPARE, /* computed in the promoted type, output bool */
     DT_DTYPES_BITWISE, /* as PROMOTE; floats are a TypeError-like NotImplemented as in torch */
     DT_DTYPES_NOBOOL,  /* as PROMOTE; bool is refused as torch does (neg, sub) */
-    DT_DTYPES_SAME_INT, /* SAME, and integers are copied unchanged (floor, ceil, round) */
+    DT_DTYPES_NUMBER,  /* as PROMOTE; bool is not implemented (abs, floor, remainder) */
     DT_DTYPES_SQUARE,  /* SAME, but bool becomes int64 (square is pow(x, 2)) */
     DT_DTYPES_SHIFT,   /* BITWISE without bool */
     DT_DTYPES_FLOATONLY, /* SAME; integers are refused as torch does */

@@ -143,9 +143,10 @@ static dt_status apply_dtype_rule(dt_op_call *c, const dt_arg *const *operands, 
     switch ((dt_dtype_rule)c->op->dtypes) {
     case DT_DTYPES_NONE:
     case DT_DTYPES_SAME:
-    case DT_DTYPES_SAME_INT:
     case DT_DTYPES_PROMOTE:
         return DT_OK;
+    case DT_DTYPES_NUMBER:
+        return common == DT_BOOL ? unsupported(c, common) : DT_OK;
     case DT_DTYPES_SQUARE:
         if (common == DT_BOOL) *compute = *out = DT_I64;
         return DT_OK;
@@ -220,7 +221,15 @@ dt_status dt_infer_ew_p1(dt_op_call *c) {
     const dt_arg *operands[OPERANDS_MAX];
     DT_ASSERT(c->nargs >= 2);
     int n = 0;
-    for (int k = 0; k + 1 < c->nargs; k++) operands[n++] = &c->args[k];
+    bool integers = true;
+    for (int k = 0; k + 1 < c->nargs; k++) {
+        operands[n++] = &c->args[k];
+        integers &= c->args[k].kind == DT_ARG_TENSOR && !dt_dtype_is_float((dt_dtype)c->args[k].t->dtype);
+    }
+    if (c->op->id == DT_OP_addcdiv && integers)
+        return dt_fail(DT_E_RUNTIME,
+                       "Integer division with addcdiv is not supported: use input + value * "
+                       "trunc(tensor1 / tensor2) or floating-point tensors");
     DT_TRY(elementwise_args(c, operands, n));
     dt_scalar p = c->args[c->nargs - 1].s;
     const char *what = c->op->id == DT_OP_elu || c->op->id == DT_OP_addcmul ||
@@ -380,8 +389,6 @@ dt_status dt_infer_clamp(dt_op_call *c) {
     if (low && high && c->args[1].kind != c->args[2].kind)
         return dt_fail(DT_E_TYPE,
                        "clamp(): arguments 'min' and 'max' must both be tensors or both be numbers");
-    if (c->args[0].t->dtype == DT_BOOL && !(low && c->args[1].kind == DT_ARG_TENSOR))
-        return unsupported(c, DT_BOOL);
     int n = 1;
     if (low) operands[n++] = &c->args[1];
     if (high) operands[n++] = &c->args[2];

@@ -24,12 +24,6 @@ static dt_status reduction(dt_op_call *c, dt_tensor *t, const dt_dims *dims, boo
     return dt_rule_out(c, out_dtype, &shape);
 }
 
-static dt_status not_implemented(const dt_op_call *c, dt_dtype dtype) {
-    char name[48];
-    return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
-                   dt_op_display_name(c->op, name, sizeof name), dt_dtype_table[dtype].long_name);
-}
-
 /* sum, prod: integers accumulate in int64. */
 dt_status dt_infer_reduce_sum(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
@@ -91,7 +85,8 @@ static dt_status single_dim(dt_tensor *t, int64_t dim, dt_dims *dims) {
 
 dt_status dt_infer_reduce_arg(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
-    if (t->dtype == DT_BOOL) return not_implemented(c, DT_BOOL);
+    if (t->dtype == DT_BOOL)
+        return dt_fail(DT_E_RUNTIME, "%s(): does not support bool input", c->op->full_name);
     dt_dims dims;
     bool given = dt_arg_given(c, 1);
     if (given) DT_TRY(single_dim(t, c->args[1].i, &dims));
