@@ -303,7 +303,39 @@ static PyObject *function_dims(PyObject *module, PyObject *const *args, Py_ssize
     return dt_py_size_object(dims.rank, dims.v);
 }
 
+/* _C.from_bytes(data, dtype, shape): a new tensor with these bytes, in row-major order. */
+static PyObject *function_from_bytes(PyObject *module, PyObject *args) {
+    (void)module;
+    Py_buffer data;
+    PyObject *dtype_object, *shape;
+    dt_dtype dtype;
+    dt_dims dims;
+    dt_tensor *t = NULL;
+    if (!PyArg_ParseTuple(args, "y*OO!:from_bytes", &data, &dtype_object, &PyTuple_Type, &shape))
+        return NULL;
+    if (dt_py_dtype_from_object(dtype_object, &dtype) == 0 &&
+        dt_py_dims_from_varargs("from_bytes", &PyTuple_GET_ITEM(shape, 0), PyTuple_GET_SIZE(shape),
+                                &dims) == 0) {
+        dt_status status = dt_tensor_new(dtype, dims.rank, dims.v, &t);
+        if (status == DT_OK && (status = dt_storage_materialize(t->storage)) != DT_OK)
+            dt_tensor_release(t);
+        if (status != DT_OK) {
+            t = NULL;
+            (void)dt_py_raise(status);
+        }
+    }
+    if (t != NULL && t->numel * (int64_t)dt_dtype_size(dtype) != (int64_t)data.len) {
+        PyErr_Format(PyExc_ValueError, "from_bytes(): %zd bytes do not make up the shape", data.len);
+        dt_tensor_release(t);
+        t = NULL;
+    }
+    if (t != NULL && data.len > 0) memcpy(dt_tensor_data(t), data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    return t != NULL ? dt_py_tensor_wrap(t) : NULL;
+}
+
 static PyMethodDef functions[] = {
+    {"from_bytes", function_from_bytes, METH_VARARGS, NULL},
     {"dims", (PyCFunction)(void (*)(void))function_dims, METH_FASTCALL, NULL},
     {"tensor", (PyCFunction)(void (*)(void))function_tensor, METH_FASTCALL,
      "tensor(data, dtype): a new tensor from Python data; copies."},

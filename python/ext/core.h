@@ -126,6 +126,7 @@ PyObject *dt_py_tensor_getitem(PyObject *self, PyObject *index);
 int dt_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
 /* self[i] of the first dim; the caller has checked i. */
 PyObject *dt_py_tensor_select0(PyObject *self, int64_t i);
+int dt_py_index_init(PyObject *module);
 
 /* ---- build.c: tensors from Python data ------------------------------------------------------ */
 

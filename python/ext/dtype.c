@@ -240,6 +240,11 @@ static PyObject *get_default_dtype(PyObject *module, PyObject *ignored) {
     return dt_py_dtype_object(dt_default_dtype());
 }
 
+static PyObject *default_dtype_name(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    return PyUnicode_FromString(dt_dtype_table[dt_default_dtype()].name);
+}
+
 static PyObject *set_default_dtype(PyObject *module, PyObject *object) {
     (void)module;
     dt_dtype dtype;
@@ -257,6 +262,7 @@ static PyMethodDef functions[] = {
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
      "can_cast(from_, to) -> bool"},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "get_default_dtype() -> dtype"},
+    {"default_dtype_name", default_dtype_name, METH_NOARGS, NULL},
     {"set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(dtype)"},
     {NULL, NULL, 0, NULL},
 };

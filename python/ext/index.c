@@ -579,3 +579,26 @@ int dt_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
     cursor_fini(&c);
     return status;
 }
+
+/* _C.copy_into(self, src): self.copy_(src). */
+static PyObject *function_copy_into(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+    (void)module;
+    if (n != 2 || !dt_py_tensor_check(args[0]) || !dt_py_tensor_check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "copy_into(self, src) takes two tensors");
+        return NULL;
+    }
+    dt_graveyard_drain();
+    dt_tensor *to = dt_tensor_retain(dt_py_tensor_get(args[0]));
+    dt_tensor *from = dt_tensor_retain(dt_py_tensor_get(args[1]));
+    int status = copy_into(to, from);
+    dt_tensor_release(to);
+    dt_tensor_release(from);
+    return status == 0 ? Py_NewRef(args[0]) : NULL;
+}
+
+static PyMethodDef functions[] = {
+    {"copy_into", (PyCFunction)(void (*)(void))function_copy_into, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int dt_py_index_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -438,6 +438,15 @@ static PyObject *method_tobytes(PyObject *self, PyObject *ignored) {
     return bytes;
 }
 
+/* _wait(what): blocks until the value is there; `what` names the caller in warnings. */
+static PyObject *method_wait(PyObject *self, PyObject *what) {
+    const char *text = PyUnicode_Check(what) ? PyUnicode_AsUTF8(what) : "Tensor._wait()";
+    dt_tensor *t = text != NULL ? ready(self, text) : NULL;
+    if (t == NULL) return NULL;
+    dt_tensor_release(t);
+    Py_RETURN_NONE;
+}
+
 /* Whether t's value is there (or its failure): reading would not block. */
 static PyObject *method_is_ready(PyObject *self, PyObject *ignored) {
     (void)ignored;
@@ -560,6 +569,7 @@ PyMethodDef dt_py_tensor_methods[] = {
     {"is_ready", method_is_ready, METH_NOARGS, "Whether reading the value would not block."},
     {"item", method_item, METH_NOARGS, "The only element as a Python number; waits."},
     {"tolist", method_tolist, METH_NOARGS, "The elements as nested lists; waits."},
+    {"_wait", method_wait, METH_O, "Waits for the value."},
     {"_tobytes", method_tobytes, METH_NOARGS, "The elements' bytes in row-major order; waits."},
     {"_view_dtype", method_view_dtype, METH_O, "The same bytes as another dtype."},
     {"_replace", method_replace, METH_O, "Takes another tensor's metadata and storage."},

@@ -84,12 +84,15 @@ static int init_state(PyObject *module) {
     return dt_state->get_running_loop != NULL ? 0 : -1;
 }
 
-static int add_functions(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+static int add_functions(PyObject *module) {
+    if (PyModule_AddStringConstant(module, "_version", DT_VERSION) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
 
 static int module_exec(PyObject *module) {
     static int (*const parts[])(PyObject *) = {
         init_state,       dt_py_errors_init,  dt_py_dtype_init,  dt_py_opfunc_init,
-        dt_py_tensor_init, dt_py_ops_init,    dt_py_buffer_init, dt_py_build_init,
+        dt_py_tensor_init, dt_py_ops_init,    dt_py_index_init,  dt_py_buffer_init, dt_py_build_init,
         dt_py_interop_init, dt_py_control_init, dt_py_bridge_init, dt_py_wait_init,
         dt_py_await_init, dt_py_future_init,  dt_py_io_init,     add_functions,
         register_exit,

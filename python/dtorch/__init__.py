@@ -1,0 +1,101 @@
+"""dtorch: an asyncio-native tensor runtime with PyTorch's API; every tensor is a future.
+
+Calling an op returns at once; ``await`` on any tensor suspends only the coroutine that asked. dtypes
+and devices are torch's own objects, fetched when first needed: importing dtorch imports neither
+torch nor numpy.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+from typing import Any as _Any
+
+from . import _C
+from ._size import Size
+
+_C._setup(_sys.modules[__name__], Size)
+
+from . import _creation, _functions, _tensor, _torch, linalg, nn, return_types
+from ._config import config, show_config
+from ._grad import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from ._repr import set_printoptions
+from ._torch import preload
+
+_tensor.attach()
+
+__version__ = _C._version
+
+Tensor = _C.Tensor
+inf, nan, pi, e, newaxis = _functions.inf, _functions.nan, _functions.pi, _functions.e, None
+
+# Names defined in C that are part of the package as they are.
+_FROM_C = (
+    "OutOfMemoryError QueueFullError PlacementError BlockingWarning BlockingError TensorFuture "
+    "from_torch from_numpy from_dlpack gather deadline drain load_safetensors save_safetensors "
+    "set_blocking_policy get_blocking_policy promote_types can_cast result_type get_default_dtype "
+    "set_default_dtype get_num_threads set_num_threads seed initial_seed memory_stats "
+    "reset_peak_memory empty_cache set_memory_limit"
+).split()
+
+
+def _export() -> list[str]:
+    """Fills the namespace; later sources override earlier ones: rows, composites, aliases."""
+    space = globals()
+    names = [name for name in _FROM_C if hasattr(_C, name)]
+    space.update({name: getattr(_C, name) for name in names})
+    space.update(_C.functions)
+    for module in (_functions, _creation):
+        space.update({name: getattr(module, name) for name in module.FUNCTIONS})
+        names += module.FUNCTIONS
+    aliases = {
+        alias: space[name] for alias, name in _functions.ALIASES.items() if name in space
+    }
+    space.update(aliases)
+    return [*names, *_C.functions, *aliases]
+
+
+__all__ = [  # noqa: PLE0604
+    "Size",
+    "Tensor",
+    "config",
+    "e",
+    "enable_grad",
+    "inf",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "linalg",
+    "nan",
+    "newaxis",
+    "nn",
+    "no_grad",
+    "pi",
+    "preload",
+    "return_types",
+    "set_grad_enabled",
+    "set_printoptions",
+    "show_config",
+    *_torch.DTYPES,
+    *_torch.OBJECTS,
+    *_export(),
+]
+
+
+def __getattr__(name: str) -> _Any:
+    """dtypes, device, finfo and the like: torch's own, fetched when first asked for."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'dtorch' has no attribute {name!r}")
+    value = _torch.lazy_attribute(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
