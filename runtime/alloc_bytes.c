@@ -69,6 +69,7 @@ static int64_t cached_now(void) {
 
 static void *block_alloc(size_t size) {
     void *p = NULL;
+    if (size > (size_t)1 << 39) return NULL; /* the sanitizer would end the process */
     return posix_memalign(&p, DT_BYTES_ALIGN, size ? size : 1) == 0 ? p : NULL;
 }
 static void block_free(void *p, size_t size) {
