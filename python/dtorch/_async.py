@@ -20,7 +20,7 @@ def gather(*args: Any, **kwargs: Any) -> Any:
     """
     if kwargs or (len(args) >= 2 and isinstance(args[1], int)):
         return _functions.gather_along(*args, **kwargs)
-    return _C.gather(*args)
+    return _C._gather(*args)
 
 
 async def drain(timeout: float | None = None) -> None:

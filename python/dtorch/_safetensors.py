@@ -57,7 +57,7 @@ class SafetensorsDict(dict[str, Any]):
 
     def __await__(self) -> Generator[Any, None, SafetensorsDict]:
         tensors = [value for value in self.values() if isinstance(value, _C.Tensor)]
-        yield from _C.gather(*tensors).__await__()
+        yield from _C._gather(*tensors).__await__()
         return self
 
 

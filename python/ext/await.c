@@ -515,9 +515,9 @@ static PyType_Spec gather_spec = {
 };
 
 static PyMethodDef functions[] = {
-    {"gather", (PyCFunction)(void (*)(void))dt_py_gather, METH_FASTCALL,
-     "gather(*tensors)\n--\n\n"
-     "Awaits many tensors with one waiter: `a, b = await dtorch.gather(x, y)`.\n\n"
+    {"_gather", (PyCFunction)(void (*)(void))dt_py_gather, METH_FASTCALL,
+     "_gather(*tensors)\n--\n\n"
+     "Awaits many tensors with one waiter: what dtorch.gather() gives for tensors.\n\n"
      "Gives the list of the tensors, in order, once all are computed. When one fails, its error is\n"
      "raised at once, and the others go on being computed."},
     {NULL, NULL, 0, NULL},
@@ -525,6 +525,7 @@ static PyMethodDef functions[] = {
 
 int dt_py_await_init(PyObject *module) {
     if (dt__names_init() < 0) return -1;
+    dt_storage_set_future_release(dt_future_release);
     dt_state->await_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &iterator_spec, NULL);
     if (dt_state->await_type == NULL) return -1;
     gather_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &gather_spec, NULL);
