@@ -56,3 +56,8 @@ foreach(source IN LISTS dt_test_mains)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${dt_test_env}" TIMEOUT 300)
 endforeach()
+
+# test_math.c holds copies of the kernels' loops and must compile them as kernels are.
+if(TARGET test_math)
+  target_compile_options(test_math PRIVATE ${dt_simd_opt} -fno-math-errno -fno-trapping-math)
+endif()
