@@ -310,8 +310,9 @@ static dt_status redirect(dt_op_call *c, const dt_kernel *kernel, bool *copy_aft
     }
     bool plain_out = !(kernel->flags & DT_KERNEL_CONTIGUOUS_OUT) || c->target->contiguous;
     bool casts = c->target->dtype == c->outs[0]->dtype || (kernel->flags & DT_KERNEL_OUT_CASTS);
-    bool elementwise = kernel->flags & DT_KERNEL_ELEMENTWISE;
-    if (!plain_out || !casts || !elementwise || c->call.operands[0] != NULL || c->nout != 1) {
+    /* Kernels that cast as they store read every input before they write its place. */
+    bool may_alias = kernel->flags & DT_KERNEL_OUT_CASTS;
+    if (!plain_out || !casts || !may_alias || c->call.operands[0] != NULL || c->nout != 1) {
         *copy_after = true;
         return DT_OK;
     }
