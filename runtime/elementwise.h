@@ -32,6 +32,7 @@ enum {
     DT_EW_COND = 1u << 2,    /* input 0 is bool, whatever `compute` is */
     DT_EW_WIDE_NUMBER = 1u << 3, /* halves: a number operand stays f32 instead of being rounded */
     DT_EW_BOOL_OUT = 1u << 4,    /* writes bool */
+    DT_EW_NARROW_PARAM = 1u << 5, /* halves: params.f[0] is rounded to `compute`, as torch does */
 };
 
 typedef struct dt_ew_family {

@@ -83,8 +83,13 @@ static void linspace_f32(const dt_call *call, int64_t at, int64_t n, void *value
     }
 }
 
+/* For integers both ends are cut off first. */
 static void linspace_f64(const dt_call *call, int64_t at, int64_t n, void *values) {
     double *v = values, start = call->params.f[0], end = call->params.f[1];
+    if (!dt_dtype_is_float((dt_dtype)dt_call_out(call, 0)->dtype)) {
+        start = trunc(start);
+        end = trunc(end);
+    }
     int64_t steps = call->params.i[0];
     double step = (end - start) / (double)(steps - 1);
     for (int64_t k = 0; k < n; k++) {

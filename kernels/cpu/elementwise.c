@@ -92,9 +92,9 @@ static dt_status check_divisor(dt_dtype math, int64_t n, const void *in1, int64_
 
 const dt_ew_family *dt_ew_resolve(const dt_call *call) {
     const dt_ew_family *family = call->kernel->family;
-    if (family != &family_pow || dt_call_in(call, 1) != NULL ||
-        !dt_dtype_is_float((dt_dtype)call->compute))
-        return family;
+    if (DT_LIKELY(family != &family_pow) || dt_call_in(call, 1) != NULL) return family;
+    /* f16 has no short ways in torch: pow(-inf, 0.5) is inf there, and sqrt(-inf) NaN. */
+    if (!dt_dtype_is_float((dt_dtype)call->compute) || call->compute == DT_F16) return family;
     double e = dt_scalar_f64(call->immediates[1]);
     return e == 2.0    ? &family_square
            : e == 3.0  ? &family_cube
@@ -215,7 +215,6 @@ typedef struct staged {
     const dt_call *call;
     dt__iter it;
     dt__cursor at;
-    int64_t limit; /* elements of a run */
 } staged;
 
 static void cast_input(const ew_op *op, int k, int64_t n, void *to, const void *from,
@@ -291,6 +290,13 @@ static bool needs_buffers(const staged *s, bool out_direct) {
     return false;
 }
 
+static double round_through(dt_dtype half, double value) {
+    uint16_t bits;
+    dt_cast(1, &bits, half, &value, DT_F64);
+    dt_cast(1, &value, DT_F64, &bits, half);
+    return value;
+}
+
 static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_call *call,
                                                       int64_t begin, int64_t end) {
     staged s = {.op = op, .call = call};
@@ -300,6 +306,13 @@ static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_
         if (dt_call_in(call, k) == NULL)
             number_to_slot(op, k, call->immediates[k], &b.slots[k]);
     const dt_tensor *out = dt_call_out(call, 0);
+    dt_params narrow;
+    const dt_params *params = &call->params;
+    if (op->family->flags & DT_EW_NARROW_PARAM && op->compute != op->math) {
+        narrow = call->params;
+        narrow.f[0] = round_through(op->compute, narrow.f[0]);
+        params = &narrow;
+    }
     bool rounds = op->tile_out == DT_F32 && op->compute != op->math;
     bool out_direct = (dt_dtype)out->dtype == op->tile_out && !rounds && dt__iter_direct(&s.it, 0);
     int64_t limit = needs_buffers(&s, out_direct) ? RUN_MAX : RUN_MAX_DIRECT;
@@ -310,7 +323,7 @@ static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_
         int64_t step[DT_EW_INPUTS_MAX];
         for (int k = 0; k < op->family->nin; k++) in[k] = stage_input(&s, k, n, &b, &step[k]);
         void *to = out_direct ? (void *)dt__cursor_at(&s.it, &s.at, 0) : b.out;
-        DT_TRY(run_tile(op, n, to, in, step, &call->params));
+        DT_TRY(run_tile(op, n, to, in, step, params));
         if (!out_direct) unstage_output(&s, n, &b);
         dt__cursor_next(&s.it, &s.at, n);
     }
