@@ -365,6 +365,8 @@ void dt_memory_stats_reset_peak(void) {
     atomic_store_explicit(&peak_bytes, now, memory_order_relaxed);
 }
 
+int64_t dt__bytes_limit(void) { return atomic_load_explicit(&limit_bytes, memory_order_relaxed); }
+
 void dt_memory_limit_set(int64_t bytes) {
     atomic_store_explicit(&limit_bytes, bytes > 0 ? bytes : 0, memory_order_relaxed);
 }

@@ -13,7 +13,10 @@
  */
 #include "runtime/storage.h"
 
+#include <stdio.h>
+
 #include "runtime/alloc.h"
+#include "runtime/alloc_impl.h"
 #include "runtime/assert.h"
 #include "runtime/storage_impl.h"
 
@@ -66,18 +69,24 @@ dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(voi
     return s;
 }
 
+static __attribute__((noinline, cold)) dt_status no_memory(size_t bytes) {
+    int64_t limit = dt__bytes_limit();
+    char why[96] = "";
+    dt_memory_stats stats;
+    dt_memory_stats_get(&stats);
+    if (limit != 0 && ((uint64_t)limit < bytes || stats.live_bytes > limit - (int64_t)bytes))
+        snprintf(why, sizeof why, " The memory limit is %lld bytes, and %lld are in use.",
+                 (long long)limit, (long long)stats.live_bytes);
+    return dt_fail(DT_E_NO_MEMORY,
+                   "DefaultCPUAllocator: can't allocate memory: you tried to allocate %zu bytes.%s",
+                   bytes, why);
+}
+
 dt_status dt_storage_materialize(dt_storage *s) {
-    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) {
-        dt_storage_changes(s);
-        return DT_OK;
-    }
+    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) return DT_OK;
     DT_ASSERT((s->flags & DT_STORAGE_FOREIGN) == 0);
     void *block = dt_bytes_alloc(s->bytes);
-    if (block == NULL)
-        return dt_fail(DT_E_NO_MEMORY,
-                       "DefaultCPUAllocator: can't allocate memory: you tried to allocate %zu "
-                       "bytes.",
-                       s->bytes);
+    if (block == NULL) return no_memory(s->bytes);
     atomic_store_explicit(&s->data, block, memory_order_release);
     return DT_OK;
 }

@@ -83,7 +83,7 @@ static int last_of[PRODUCERS];
 static void bury_counted(dt_grave *grave) {
     body *b = (body *)grave;
     int producer = b->number / EACH, k = b->number % EACH;
-    ck_assert_int_eq(k, last_of[producer]); /* each producer's order is kept */
+    require(k == last_of[producer]); /* each producer's order is kept */
     last_of[producer]++;
     buried_count++;
     free(b);

@@ -72,6 +72,21 @@ START_TEST(memory_that_cannot_be_had) {
 }
 END_TEST
 
+START_TEST(memory_beyond_the_limit) {
+    ck_assert_int_eq(test_memory().live_bytes, 0);
+    dt_storage *a = dt_storage_new(600), *b = dt_storage_new(500);
+    dt_memory_limit_set(1000);
+    ck_assert_ok(dt_storage_materialize(a));
+    ck_assert_fails(dt_storage_materialize(b), DT_E_NO_MEMORY,
+                    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 500 bytes. "
+                    "The memory limit is 1000 bytes, and 600 are in use.");
+    dt_storage_release(a);
+    ck_assert_ok(dt_storage_materialize(b));
+    dt_storage_release(b);
+    dt_memory_limit_set(0);
+}
+END_TEST
+
 START_TEST(materialize_again_after_a_failure) {
     dt_storage *s = dt_storage_new(1000);
     dt_alloc_fail_at(1, false);
@@ -230,6 +245,7 @@ int main(void) {
     Suite *suite = suite_create("storage");
     TEST_CASE(suite, "memory", small_ones_have_their_bytes_at_once,
               large_ones_take_memory_when_asked, memory_that_cannot_be_had,
+              memory_beyond_the_limit,
               materialize_again_after_a_failure, every_allocation_fails,
               the_last_of_many_threads_frees);
     TCase *tcase = tcase_create("foreign");

@@ -18,6 +18,12 @@
 #define TEST_SANITIZED 0
 #endif
 
+/* As ck_assert, for loops: libcheck notes each assertion that passes in a file, under a lock. */
+#define require(expr)                                                                              \
+    do {                                                                                           \
+        if (__builtin_expect(!(expr), 0)) ck_abort_msg("line %d: %s", __LINE__, #expr);            \
+    } while (0)
+
 /* A case of `name` with the tests that follow. */
 #define TEST_CASE(suite, name, ...)                                                                \
     do {                                                                                           \
