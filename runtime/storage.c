@@ -83,7 +83,10 @@ static __attribute__((noinline, cold)) dt_status no_memory(size_t bytes) {
 }
 
 dt_status dt_storage_materialize(dt_storage *s) {
-    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) return DT_OK;
+    if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) {
+        dt_storage_changes(s);
+        return DT_OK;
+    }
     DT_ASSERT((s->flags & DT_STORAGE_FOREIGN) == 0);
     void *block = dt_bytes_alloc(s->bytes);
     if (block == NULL) return no_memory(s->bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/storage.h"
+#include "runtime/tensor.h"
 #include "tests/c/test_support.h"
 
 START_TEST(small_ones_have_their_bytes_at_once) {
@@ -188,6 +189,53 @@ START_TEST(last_write_is_dropped) {
 }
 END_TEST
 
+START_TEST(failure_is_released) {
+    dt_memory_stats before = test_memory();
+    dt_storage *s = dt_storage_new(8);
+    (void)!dt_fail(DT_E_VALUE, "bad bytes");
+    atomic_store(&s->failure, dt_error_capture(DT_E_VALUE));
+    dt_storage_release(s);
+    test_assert_no_leak(before);
+}
+END_TEST
+
+static dt_storage *changed[8];
+static int changes;
+
+static void note_change(dt_storage *s) { changed[changes++] = s; }
+
+START_TEST(derived_is_dropped_before_the_bytes_change) {
+    char bytes[8];
+    dt_storage_set_derived_drop(note_change);
+    dt_tensor *small = NULL; /* embedded where that is done */
+    ck_assert_ok(dt_tensor_new(DT_F32, 1, &(int64_t){2}, &small));
+    dt_storage *all[] = {dt_storage_new(8), dt_storage_new(5000),
+                         dt_storage_new_foreign(bytes, 8, NULL, NULL, 0),
+                         dt_storage_retain(small->storage)};
+    for (int k = 0; k < 4; k++) {
+        dt_storage *s = all[k];
+        changes = 0;
+        ck_assert_ok(dt_storage_materialize(s));
+        ck_assert_ok(dt_storage_materialize(s));
+        ck_assert_int_eq(changes, 0); /* nobody keeps anything */
+        atomic_store(&s->derived, 1);
+        ck_assert_ok(dt_storage_materialize(s)); /* a writer starts */
+        ck_assert_int_eq(changes, 1);
+        ck_assert_ptr_eq(changed[0], s);
+        ck_assert_ok(dt_storage_materialize(s));
+        ck_assert_int_eq(changes, 1); /* once */
+        atomic_store(&s->derived, 1);
+        if (k == 3) dt_tensor_release(small);
+        ck_assert_int_eq(changes, 1);
+        dt_storage_release(s);
+        ck_assert_int_eq(changes, 2);
+        ck_assert_ptr_eq(changed[1], s);
+    }
+    dt_graveyard_drain();
+    ck_assert_int_eq(changes, 2);
+}
+END_TEST
+
 /* ---- threads ------------------------------------------------------------------------------------------ */
 
 static void *retain_and_release(void *context) {
@@ -244,8 +292,7 @@ static void reset(void) {
 int main(void) {
     Suite *suite = suite_create("storage");
     TEST_CASE(suite, "memory", small_ones_have_their_bytes_at_once,
-              large_ones_take_memory_when_asked, memory_that_cannot_be_had,
-              memory_beyond_the_limit,
+              large_ones_take_memory_when_asked, memory_that_cannot_be_had, memory_beyond_the_limit,
               materialize_again_after_a_failure, every_allocation_fails,
               the_last_of_many_threads_frees);
     TCase *tcase = tcase_create("foreign");
@@ -254,6 +301,8 @@ int main(void) {
     tcase_add_test(tcase, foreign_flags);
     tcase_add_test(tcase, context_stays_with_the_caller_on_failure);
     tcase_add_test(tcase, last_write_is_dropped);
+    tcase_add_test(tcase, failure_is_released);
+    tcase_add_test(tcase, derived_is_dropped_before_the_bytes_change);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
