@@ -16,6 +16,7 @@ from ._size import Size
 _C._setup(_sys.modules[__name__], Size)
 
 from . import _creation, _functions, _tensor, _torch, linalg, nn, return_types
+from ._async import drain, gather
 from ._config import config, show_config
 from ._grad import (
     enable_grad,
@@ -38,11 +39,16 @@ inf, nan, pi, e, newaxis = _functions.inf, _functions.nan, _functions.pi, _funct
 # Names defined in C that are part of the package as they are.
 _FROM_C = (
     "OutOfMemoryError QueueFullError PlacementError BlockingWarning BlockingError TensorFuture "
-    "from_torch from_numpy from_dlpack gather deadline drain load_safetensors save_safetensors "
+    "from_torch from_numpy from_dlpack "
     "set_blocking_policy get_blocking_policy promote_types can_cast result_type get_default_dtype "
     "set_default_dtype get_num_threads set_num_threads seed initial_seed memory_stats "
     "reset_peak_memory empty_cache set_memory_limit"
 ).split()
+
+# Names whose module is imported when they are first asked for.
+_LAZY = dict.fromkeys(
+    ("load_safetensors", "save_safetensors", "SafetensorsDict", "SafetensorsError"), "_safetensors"
+)
 
 
 def _export() -> list[str]:
@@ -65,8 +71,10 @@ __all__ = [  # noqa: PLE0604
     "Size",
     "Tensor",
     "config",
+    "drain",
     "e",
     "enable_grad",
+    "gather",
     "inf",
     "inference_mode",
     "is_grad_enabled",
@@ -82,6 +90,7 @@ __all__ = [  # noqa: PLE0604
     "set_grad_enabled",
     "set_printoptions",
     "show_config",
+    *_LAZY,
     *_torch.DTYPES,
     *_torch.OBJECTS,
     *_export(),
@@ -89,10 +98,15 @@ __all__ = [  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> _Any:
-    """dtypes, device, finfo and the like: torch's own, fetched when first asked for."""
+    """dtypes, device, finfo and the like, torch's own; and what is seldom used."""
     if name.startswith("_"):
         raise AttributeError(f"module 'dtorch' has no attribute {name!r}")
-    value = _torch.lazy_attribute(name)
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    else:
+        value = _torch.lazy_attribute(name)
     globals()[name] = value
     return value
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 from . import _C
 
 
 def _version(package: str) -> str:
+    from importlib import metadata  # slow to import, and rarely needed
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -21,6 +20,9 @@ def _version(package: str) -> str:
 
 def config() -> dict[str, Any]:
     """Versions, CPU features in use, I/O backend and why, threads; starts the runtime."""
+    import os
+    import platform
+
     core = _C._config()
     return {
         "dtorch": core["version"],

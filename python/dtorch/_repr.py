@@ -111,7 +111,7 @@ class _Formatter:
         finite = [v for v in _flat(values) if v != 0 and math.isfinite(v)]
         if finite:
             self._choose(finite)
-        if _options.sci_mode is not None:
+        elif _options.sci_mode is not None:
             self.scientific = _options.sci_mode
 
     def _choose(self, finite: list[float]) -> None:
@@ -122,6 +122,8 @@ class _Formatter:
         wide = largest > 1000 * smallest if smallest < 1e-300 else largest / smallest > 1000.0
         wide = wide or largest > 1.0e8
         self.scientific = wide or (not self.integral and smallest < 1.0e-4)
+        if _options.sci_mode is not None:
+            self.scientific = _options.sci_mode
         digits = f".{_options.precision}e" if self.scientific else f".{_options.precision}f"
         if self.integral and not self.scientific:
             self.width = max(len(f"{v:.0f}") + 1 for v in finite)

@@ -8,6 +8,7 @@ exists. The tensors' bytes are read by the runtime's ring, each into a storage o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -213,6 +214,7 @@ def _are_sizes(value: Any) -> bool:
 # --- writing -----------------------------------------------------------------------------------
 
 _temporary = itertools.count()
+_saves: list[Any] = []  # that may still be running
 
 
 def save_safetensors(
@@ -237,7 +239,17 @@ def save_safetensors(
     for tensor, size in order:
         pieces.append((tensor, position))
         position += size
-    return _C._file_save(_create(os.path.realpath(os.fsdecode(path))), pieces)
+    done = _C._file_save(_create(os.path.realpath(os.fsdecode(path))), pieces)
+    _saves[:] = [save for save in _saves if not save.done()] + [done]
+    return done
+
+
+@atexit.register
+def _finish_saves() -> None:
+    """A file that was being written when the program ended is completed; the rest is dropped."""
+    for save in _saves:
+        with contextlib.suppress(Exception):
+            save.get()
 
 
 def _create(target: str) -> Any:

@@ -21,6 +21,8 @@ typedef struct cursor {
     dt_tensor *source; /* retained */
     int in;            /* next dim of source */
     int out;           /* dims of the view so far */
+    int position;      /* of the index in its tuple, for messages */
+    bool copies;       /* a bool index: torch gives a copy */
     int64_t offset;
     int64_t shape[DT_RANK_MAX], strides[DT_RANK_MAX];
     dt_tensor *index;  /* the advanced index, owned; NULL: none */
@@ -54,7 +56,7 @@ static int walk_int(cursor *c, int64_t i) {
     int64_t size = c->source->shape[c->in];
     if (i < -size || i >= size) {
         PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
-                     (long long)i, c->in, (long long)size);
+                     (long long)i, c->position, (long long)size);
         return -1;
     }
     if (i < 0) i += size;
@@ -87,7 +89,10 @@ static int walk_rest(cursor *c, int until) {
 /* ---- advanced ------------------------------------------------------------------------------------- */
 
 /* A bool index: a dimension of size 1 (True) or 0 (False), as None with or without its element. */
-static int walk_bool(cursor *c, bool value) { return push(c, value, 0); }
+static int walk_bool(cursor *c, bool value) {
+    c->copies = true;
+    return push(c, value, 0);
+}
 
 /* The places where a ready mask is true, as int64. NULL with an exception. */
 static dt_tensor *mask_places(dt_tensor *mask) {
@@ -260,6 +265,7 @@ static int walk(cursor *c, PyObject *self, PyObject *index) {
         for (Py_ssize_t i = 0; i < n; i++) {
             PyObject *item = PyTuple_GET_ITEM(index, i);
             rest -= dims_taken(item);
+            c->position = (int)i;
             if (walk_item(c, item, rest) < 0) return -1;
         }
     }
@@ -376,6 +382,10 @@ PyObject *dt_py_tensor_getitem(PyObject *self, PyObject *index) {
             dt_tensor *gathered = gather(&c, view);
             dt_tensor_release(view);
             if (gathered != NULL) result = dt_py_tensor_wrap(gathered);
+        } else if (view != NULL && c.copies) {
+            dt_tensor *copy = dt_py_tensor_clone(view, (dt_dtype)view->dtype);
+            dt_tensor_release(view);
+            if (copy != NULL) result = dt_py_tensor_wrap(copy);
         } else if (view != NULL) {
             result = dt_py_tensor_wrap_view(self, view);
         }
@@ -525,6 +535,11 @@ static int fill_masked(PyObject *self, PyObject *index, PyObject *value) {
         if (mask->shape[d] != t->shape[d]) return 0;
     int ok = dt_py_tensor_check(value) ? 0 : dt_py_scalar_from_object(value, &s);
     if (ok <= 0) return ok;
+    if (s.category == DT_CAT_FLOAT && !dt_dtype_is_float((dt_dtype)t->dtype) &&
+        s.f > -0x1p63 && s.f < 0x1p63) {
+        s.i = t->dtype == DT_BOOL ? s.f != 0 : (int64_t)s.f; /* as assignment casts */
+        s.category = DT_CAT_INT;
+    }
     int64_t shape[DT_RANK_MAX], strides[DT_RANK_MAX];
     for (int d = 0; d < t->rank; d++) {
         shape[d] = d < mask->rank ? mask->shape[d] : 1;

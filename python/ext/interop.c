@@ -33,7 +33,10 @@ int dt_py_export_begin(dt_tensor *t, const char *what) {
     }
     if (status == DT_OK && waited == 0) waited = dt_py_tensor_wait(t, what);
     if (status == DT_OK && waited == 0) status = dt_storage_materialize(t->storage);
-    if (status == DT_OK && waited == 0) return 0;
+    if (status == DT_OK && waited == 0) {
+        dt_storage_changes(t->storage); /* the outsider may write */
+        return 0;
+    }
     if (status != DT_OK) (void)dt_py_raise(status);
     dt_py_export_end(t);
     return -1;

@@ -69,6 +69,7 @@ static inline const fast_entry *fast_lookup(dt_op_id id, dt_dtype dtype) {
 static inline bool is_simple(const dt_tensor *t) {
     const dt_storage *s = t->storage;
     return t->contiguous && s->last_write == NULL &&
+           atomic_load_explicit(&s->failure, memory_order_relaxed) == NULL &&
            atomic_load_explicit(&s->writers, memory_order_acquire) == 0 &&
            atomic_load_explicit(&s->data, memory_order_acquire) != NULL &&
            !dt_storage_is_external(s);

@@ -195,6 +195,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 /* No task writes the bytes and none ever failed to: nothing to wait for. */
 static inline bool is_plainly_ready(const dt_tensor *t) {
     return t->storage->last_write == NULL &&
+           atomic_load_explicit(&t->storage->failure, memory_order_relaxed) == NULL &&
            atomic_load_explicit(&t->storage->writers, memory_order_acquire) == 0 &&
            atomic_load_explicit(&t->storage->data, memory_order_acquire) != NULL;
 }
