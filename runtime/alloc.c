@@ -71,15 +71,9 @@ int64_t dt_alloc_fail_at(int64_t n, bool sticky) {
 /* ---- size classes -------------------------------------------------------------------------------- */
 
 /* Four classes for each doubling from 128 on, so that at most a fifth of a block is lost. */
-#define CLASSES(X)                                                                                 \
-    X(16) X(32) X(48) X(64) X(80) X(96) X(112) X(128) X(160) X(192) X(224) X(256)                  \
-    X(320) X(384) X(448) X(512) X(640) X(768) X(896) X(1024) X(1280) X(1536) X(1792) X(2048)       \
-    X(2560) X(3072) X(3584) X(4096)
-
 static const uint16_t class_size[] = {
-#define X(size) size,
-    CLASSES(X)
-#undef X
+    16,  32,  48,  64,  80,  96,   112,  128,  160,  192,  224,  256,  320,  384,
+    448, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096,
 };
 
 enum { CLASS_COUNT = sizeof class_size / sizeof class_size[0], UNIT = 16 };
@@ -91,11 +85,11 @@ static inline unsigned class_of(size_t size) { return class_of_units[(size + UNI
 /* ---- heaps ----------------------------------------------------------------------------------------- */
 
 #define SLAB_BYTES ((size_t)64 << 10)
-#define SLAB_COLOURS 16         /* header positions: else all headers fall into one set of L1 */
-#define REGION_SLABS 64         /* slabs mapped at once */
-#define POOL_KEEP 64            /* free slabs whose pages stay resident */
-#define CARVE_BYTES 2048        /* blocks are threaded into the free list this many bytes at a time */
-#define COLLECT_BLOCKS 256      /* remote blocks sorted at most by one refill */
+#define SLAB_COLOURS 16    /* header positions: else all headers fall into one set of L1 */
+#define REGION_SLABS 64    /* slabs mapped at once */
+#define POOL_KEEP 64       /* free slabs whose pages stay resident */
+#define CARVE_BYTES 2048   /* blocks are threaded into the free list this many bytes at a time */
+#define COLLECT_BLOCKS 256 /* remote blocks sorted at most by one refill */
 
 typedef struct block {
     struct block *next;
@@ -109,9 +103,9 @@ typedef struct slab {
     uint32_t used;
     uint32_t bump; /* offset of the first block never carved */
     uint32_t block_size;
-    uint8_t class;
+    uint8_t cls;
     bool listed;
-    bool trimmed; /* pages behind the first were given back */
+    bool trimmed;             /* pages behind the first were given back */
     struct slab *prev, *next; /* in avail; next: in the pool */
 } slab;
 
@@ -192,7 +186,7 @@ static slab *take_slab_locked(void) {
     return s;
 }
 
-static slab *take_slab(heap *h, unsigned class) {
+static slab *take_slab(heap *h, unsigned cls) {
     pthread_mutex_lock(&lock);
     slab *s = take_slab_locked();
     pthread_mutex_unlock(&lock);
@@ -202,8 +196,8 @@ static slab *take_slab(heap *h, unsigned class) {
     s->used = 0;
     s->bump = (uint32_t)((char *)(s + 1) - (char *)((uintptr_t)s & ~(SLAB_BYTES - 1)));
     s->bump = (s->bump + 63) / 64 * 64;
-    s->block_size = class_size[class];
-    s->class = (uint8_t)class;
+    s->block_size = class_size[cls];
+    s->cls = (uint8_t)cls;
     s->listed = true;
     s->trimmed = false;
     return s;
@@ -227,9 +221,9 @@ static void give_slab(slab *s) {
 
 static void avail_link(heap *h, slab *s) {
     s->prev = NULL;
-    s->next = h->avail[s->class];
+    s->next = h->avail[s->cls];
     if (s->next != NULL) s->next->prev = s;
-    h->avail[s->class] = s;
+    h->avail[s->cls] = s;
     s->listed = true;
 }
 
@@ -237,7 +231,7 @@ static void avail_unlink(heap *h, slab *s) {
     if (s->prev != NULL)
         s->prev->next = s->next;
     else
-        h->avail[s->class] = s->next;
+        h->avail[s->cls] = s->next;
     if (s->next != NULL) s->next->prev = s->prev;
 }
 
@@ -246,9 +240,9 @@ static void avail_unlink(heap *h, slab *s) {
 /* The slab was unlisted, or is without used blocks now. */
 static __attribute__((noinline)) void free_rare(heap *h, slab *s) {
     if (!s->listed) avail_link(h, s);
-    if (s->used != 0 || s == h->current[s->class]) return;
-    if (!h->has_empty[s->class]) {
-        h->has_empty[s->class] = true;
+    if (s->used != 0 || s == h->current[s->cls]) return;
+    if (!h->has_empty[s->cls]) {
+        h->has_empty[s->cls] = true;
         return;
     }
     avail_unlink(h, s);
@@ -292,26 +286,26 @@ static bool carve(slab *s) {
 }
 
 /* Replaces a current slab that has nothing left. */
-static slab *next_slab(heap *h, unsigned class) {
-    slab *s = h->avail[class];
+static slab *next_slab(heap *h, unsigned cls) {
+    slab *s = h->avail[cls];
     if (s != NULL) {
         avail_unlink(h, s);
-        if (s->used == 0) h->has_empty[class] = false;
+        if (s->used == 0) h->has_empty[cls] = false;
     } else {
-        s = take_slab(h, class);
+        s = take_slab(h, cls);
     }
     return s;
 }
 
-static __attribute__((noinline, unused)) void *refill(heap *h, unsigned class) {
-    slab *s = h->current[class];
+static __attribute__((noinline, unused)) void *refill(heap *h, unsigned cls) {
+    slab *s = h->current[cls];
     collect(h, COLLECT_BLOCKS);
     while (s->free == NULL && (s == &no_slab || !carve(s))) {
         if (s != &no_slab) s->listed = false;
-        h->current[class] = &no_slab; /* a failure below must leave a valid heap */
-        s = next_slab(h, class);
+        h->current[cls] = &no_slab; /* a failure below must leave a valid heap */
+        s = next_slab(h, cls);
         if (s == NULL) return NULL;
-        h->current[class] = s;
+        h->current[cls] = s;
     }
     block *b = s->free;
     s->free = b->next;
@@ -323,24 +317,24 @@ static __attribute__((noinline, unused)) void *refill(heap *h, unsigned class) {
 
 static void release_empty_slabs(heap *h) {
     collect(h, INT32_MAX);
-    for (unsigned class = 0; class < CLASS_COUNT; class++) {
-        slab *s = h->current[class];
+    for (unsigned cls = 0; cls < CLASS_COUNT; cls++) {
+        slab *s = h->current[cls];
         if (s != &no_slab) {
             /* An exhausted current slab is not listed: its blocks come back as remote ones. */
             s->listed = false;
-            h->current[class] = &no_slab;
+            h->current[cls] = &no_slab;
             if (s->used == 0)
                 give_slab(s);
             else if (s->free != NULL || SLAB_BYTES - s->bump >= s->block_size)
                 avail_link(h, s);
         }
-        for (slab *next = h->avail[class]; (s = next) != NULL;) {
+        for (slab *next = h->avail[cls]; (s = next) != NULL;) {
             next = s->next;
             if (s->used != 0) continue;
             avail_unlink(h, s);
             give_slab(s);
         }
-        h->has_empty[class] = false;
+        h->has_empty[cls] = false;
     }
 }
 
@@ -364,7 +358,7 @@ static __attribute__((noinline, cold)) heap *adopt_heap(void) {
         h = aligned_alloc(64, sizeof *h);
         if (h == NULL) return NULL;
         memset(h, 0, sizeof *h);
-        for (unsigned class = 0; class < CLASS_COUNT; class++) h->current[class] = &no_slab;
+        for (unsigned cls = 0; cls < CLASS_COUNT; cls++) h->current[cls] = &no_slab;
         pthread_mutex_lock(&lock);
         h->next = all_heaps;
         all_heaps = h;
@@ -380,10 +374,10 @@ static void fork_prepare(void) { pthread_mutex_lock(&lock); }
 static void fork_done(void) { pthread_mutex_unlock(&lock); }
 
 static __attribute__((constructor)) void start(void) {
-    unsigned class = 0;
+    unsigned cls = 0;
     for (size_t units = 0; units < sizeof class_of_units; units++) {
-        if (units * UNIT > class_size[class]) class++;
-        class_of_units[units] = (uint8_t)class;
+        if (units * UNIT > class_size[cls]) cls++;
+        class_of_units[units] = (uint8_t)cls;
     }
     exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
     (void)pthread_atfork(fork_prepare, fork_done, fork_done);
@@ -400,10 +394,10 @@ static __attribute__((noinline, cold)) void *small_alloc_first(size_t size) {
 
 static inline void *small_alloc(heap *h, size_t size) {
     if (DT_UNLIKELY(h == NULL)) return small_alloc_first(size);
-    unsigned class = class_of(size);
-    slab *s = h->current[class];
+    unsigned cls = class_of(size);
+    slab *s = h->current[cls];
     block *b = s->free;
-    if (DT_UNLIKELY(b == NULL)) return refill(h, class);
+    if (DT_UNLIKELY(b == NULL)) return refill(h, cls);
     s->free = b->next;
     s->used++;
     return b;
@@ -421,7 +415,7 @@ static __attribute__((noinline)) void free_remote(slab *s, block *b) {
 
 static inline void small_free(heap *h, void *p, size_t size) {
     slab *s = slab_of(p);
-    DT_DEBUG_ASSERT(s->class == class_of(size));
+    DT_DEBUG_ASSERT(s->cls == class_of(size));
     (void)size;
     if (DT_LIKELY(s->heap == h))
         free_own(h, s, p);

@@ -113,20 +113,22 @@ typedef struct medium {
  * does not follow more than 64 held at once. */
 enum { MEDIUM_LOCKS = MEDIUM_CLASSES / STEPS };
 
-static struct {
+typedef struct medium_lock_line {
     _Alignas(64) pthread_mutex_t mutex;
-} medium_locks[MEDIUM_LOCKS];
+} medium_lock_line;
+
+static medium_lock_line medium_locks[MEDIUM_LOCKS];
 static medium *medium_bins[MEDIUM_CLASSES];
 
-static pthread_mutex_t *medium_lock(int class) { return &medium_locks[class / STEPS].mutex; }
+static pthread_mutex_t *medium_lock(int cls) { return &medium_locks[cls / STEPS].mutex; }
 
 static void *medium_alloc(size_t size) {
     size_t capacity;
-    int class = class_above(DT_SMALL_MAX, size, &capacity);
-    pthread_mutex_lock(medium_lock(class));
-    medium *m = medium_bins[class];
-    if (m != NULL) medium_bins[class] = m->next;
-    pthread_mutex_unlock(medium_lock(class));
+    int cls = class_above(DT_SMALL_MAX, size, &capacity);
+    pthread_mutex_lock(medium_lock(cls));
+    medium *m = medium_bins[cls];
+    if (m != NULL) medium_bins[cls] = m->next;
+    pthread_mutex_unlock(medium_lock(cls));
     if (m != NULL) {
         atomic_fetch_sub_explicit(&medium_cached, (int64_t)capacity, memory_order_relaxed);
         return m;
@@ -136,7 +138,7 @@ static void *medium_alloc(size_t size) {
 
 static void medium_free(void *p, size_t size) {
     size_t capacity;
-    int class = class_above(DT_SMALL_MAX, size, &capacity);
+    int cls = class_above(DT_SMALL_MAX, size, &capacity);
     int64_t cached = atomic_load_explicit(&medium_cached, memory_order_relaxed);
     if (cached + (int64_t)capacity > MEDIUM_CACHE_MAX) {
         free(p);
@@ -144,24 +146,24 @@ static void medium_free(void *p, size_t size) {
     }
     atomic_fetch_add_explicit(&medium_cached, (int64_t)capacity, memory_order_relaxed);
     medium *m = p;
-    pthread_mutex_lock(medium_lock(class));
-    m->next = medium_bins[class];
-    medium_bins[class] = m;
-    pthread_mutex_unlock(medium_lock(class));
+    pthread_mutex_lock(medium_lock(cls));
+    m->next = medium_bins[cls];
+    medium_bins[cls] = m;
+    pthread_mutex_unlock(medium_lock(cls));
 }
 
 static void medium_empty(void) {
-    for (int class = 0; class < MEDIUM_CLASSES; class++) {
-        pthread_mutex_lock(medium_lock(class));
-        medium *m = medium_bins[class];
-        medium_bins[class] = NULL;
-        pthread_mutex_unlock(medium_lock(class));
+    for (int cls = 0; cls < MEDIUM_CLASSES; cls++) {
+        pthread_mutex_lock(medium_lock(cls));
+        medium *m = medium_bins[cls];
+        medium_bins[cls] = NULL;
+        pthread_mutex_unlock(medium_lock(cls));
         size_t capacity = 0;
         while (m != NULL) {
             medium *next = m->next;
             /* Any size of the class has its capacity; find it by the class's own bounds. */
-            int log2 = 12 + class / STEPS;
-            capacity = ((size_t)1 << log2) / STEPS * (size_t)(STEPS + class % STEPS + 1);
+            int log2 = 12 + cls / STEPS;
+            capacity = ((size_t)1 << log2) / STEPS * (size_t)(STEPS + cls % STEPS + 1);
             atomic_fetch_sub_explicit(&medium_cached, (int64_t)capacity, memory_order_relaxed);
             free(m);
             m = next;
@@ -175,7 +177,7 @@ typedef struct large {
     struct large *bin_prev, *bin_next; /* same class, newest first */
     struct large *old_prev, *old_next; /* all cached, newest first */
     size_t capacity;
-    int class;
+    int cls;
 } large;
 
 static pthread_mutex_t large_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,7 +188,7 @@ static void cache_unlink(large *l) {
     if (l->bin_prev != NULL)
         l->bin_prev->bin_next = l->bin_next;
     else
-        large_bins[l->class] = l->bin_next;
+        large_bins[l->cls] = l->bin_next;
     if (l->bin_next != NULL) l->bin_next->bin_prev = l->bin_prev;
     if (l->old_prev != NULL)
         l->old_prev->old_next = l->old_next;
@@ -201,9 +203,9 @@ static void cache_unlink(large *l) {
 
 static void cache_link(large *l) {
     l->bin_prev = NULL;
-    l->bin_next = large_bins[l->class];
+    l->bin_next = large_bins[l->cls];
     if (l->bin_next != NULL) l->bin_next->bin_prev = l;
-    large_bins[l->class] = l;
+    large_bins[l->cls] = l;
     l->old_prev = NULL;
     l->old_next = newest;
     if (newest != NULL)
@@ -238,10 +240,10 @@ static int large_class(size_t size, size_t *capacity) {
     return class_above(LARGE_MIN, size, capacity) + 1; /* class 0 is 1 MiB itself */
 }
 
-static large *cache_take(int class, size_t capacity) {
+static large *cache_take(int cls, size_t capacity) {
     large *found = NULL;
     pthread_mutex_lock(&large_lock);
-    for (int c = class; c < LARGE_CLASSES && c <= class + 2 && found == NULL; c++)
+    for (int c = cls; c < LARGE_CLASSES && c <= cls + 2 && found == NULL; c++)
         if (large_bins[c] != NULL && large_bins[c]->capacity <= capacity + capacity / 4)
             found = large_bins[c];
     if (found != NULL) cache_unlink(found);
@@ -260,8 +262,8 @@ static void *large_map(size_t capacity) {
 
 static void *large_alloc(size_t size) {
     size_t capacity;
-    int class = large_class(size, &capacity);
-    large *l = cache_take(class, capacity);
+    int cls = large_class(size, &capacity);
+    large *l = cache_take(cls, capacity);
     if (l != NULL) {
         size_t tail = l->capacity - capacity;
         if (tail != 0) munmap((char *)l + capacity, tail);
@@ -276,14 +278,14 @@ static void *large_alloc(size_t size) {
 static void large_free(void *p, size_t size) {
     large *l = p;
     size_t capacity;
-    int class = large_class(size, &capacity);
+    int cls = large_class(size, &capacity);
     int64_t keep = cache_max();
     if ((int64_t)capacity > keep) {
         munmap(p, capacity);
         return;
     }
     l->capacity = capacity;
-    l->class = class;
+    l->cls = cls;
     pthread_mutex_lock(&large_lock);
     cache_link(l);
     large *evicted = cache_evict_locked(keep);

@@ -17,7 +17,8 @@
 #include "runtime/assert.h"
 
 const dt_dtype_info dt_dtype_table[DT_DTYPE_COUNT] = {
-#define X(E, n, ctype, cat, tname, longname) [DT_##E] = {tname, longname, sizeof(ctype), DT_CAT_##cat},
+#define X(E, n, ctype, cat, tname, longname)                                                       \
+    [DT_##E] = {tname, longname, sizeof(ctype), DT_CAT_##cat},
     DT_DTYPES(X)
 #undef X
 };
@@ -119,57 +120,102 @@ static int64_t truncated(double f) {
     return f >= -0x1p63 && f < 0x1p63 ? (int64_t)f : INT64_MIN;
 }
 
+/* One element of any dtype. */
+typedef union element {
+    uint8_t u8;
+    int8_t i8;
+    int16_t i16;
+    int32_t i32;
+    int64_t i64;
+    dt_f16 f16;
+    dt_bf16 bf16;
+    float f32;
+    double f64;
+} element;
+
 void dt_scalar_store(dt_scalar s, dt_dtype dtype, void *dst) {
-    bool is_float = s.category == DT_CAT_FLOAT;
-    switch (dtype) {
-#define STORE(ctype, value)                                                                        \
-    do {                                                                                           \
-        ctype stored_ = (value);                                                                   \
-        memcpy(dst, &stored_, sizeof stored_);                                                     \
-    } while (0);                                                                                   \
-    break
-    case DT_BOOL: STORE(uint8_t, dt_scalar_bool(s) ? 1 : 0);
-    case DT_U8: STORE(uint8_t, (uint8_t)(is_float ? truncated(s.f) : s.i));
-    case DT_I8: STORE(int8_t, (int8_t)(is_float ? truncated(s.f) : s.i));
-    case DT_I16: STORE(int16_t, (int16_t)(is_float ? truncated(s.f) : s.i));
-    case DT_I32: STORE(int32_t, (int32_t)(is_float ? truncated(s.f) : s.i));
-    case DT_I64: STORE(int64_t, is_float ? truncated(s.f) : s.i);
-    case DT_F16: STORE(dt_f16, dt_f32_to_f16(is_float ? (float)s.f : (float)s.i));
-    case DT_BF16: STORE(dt_bf16, dt_f32_to_bf16(is_float ? (float)s.f : (float)s.i));
-    case DT_F32: STORE(float, is_float ? (float)s.f : (float)s.i);
-    case DT_F64: STORE(double, dt_scalar_f64(s));
-#undef STORE
-    case DT_DTYPE_COUNT:
-    case DT_DTYPE_NONE: break;
-    }
     DT_ASSERT(dtype < DT_DTYPE_COUNT);
+    bool is_float = s.category == DT_CAT_FLOAT;
+    int64_t i = is_float ? truncated(s.f) : s.i;
+    float f = is_float ? (float)s.f : (float)s.i; /* an integer is rounded once */
+    element e;
+    switch (dtype) {
+    case DT_BOOL:
+        e.u8 = dt_scalar_bool(s);
+        break;
+    case DT_U8:
+        e.u8 = (uint8_t)i;
+        break;
+    case DT_I8:
+        e.i8 = (int8_t)i;
+        break;
+    case DT_I16:
+        e.i16 = (int16_t)i;
+        break;
+    case DT_I32:
+        e.i32 = (int32_t)i;
+        break;
+    case DT_I64:
+        e.i64 = i;
+        break;
+    case DT_F16:
+        e.f16 = dt_f32_to_f16(f);
+        break;
+    case DT_BF16:
+        e.bf16 = dt_f32_to_bf16(f);
+        break;
+    case DT_F32:
+        e.f32 = f;
+        break;
+    case DT_F64:
+        e.f64 = dt_scalar_f64(s);
+        break;
+    case DT_DTYPE_COUNT:
+    case DT_DTYPE_NONE:
+        return;
+    }
+    memcpy(dst, &e, dt_dtype_size(dtype));
 }
 
 dt_scalar dt_scalar_load(dt_dtype dtype, const void *src) {
-    dt_scalar s = {.category = DT_CAT_INT, .i = 0};
     DT_ASSERT(dtype < DT_DTYPE_COUNT);
-    s.category = dt_dtype_table[dtype].category;
+    dt_scalar s = {.category = dt_dtype_table[dtype].category, .i = 0};
+    element e;
+    memcpy(&e, src, dt_dtype_size(dtype));
     switch (dtype) {
-#define LOAD(ctype, member, convert)                                                               \
-    do {                                                                                           \
-        ctype loaded_;                                                                             \
-        memcpy(&loaded_, src, sizeof loaded_);                                                     \
-        s.member = convert(loaded_);                                                               \
-    } while (0);                                                                                   \
-    break
-    case DT_BOOL: LOAD(uint8_t, i, 0 !=);
-    case DT_U8: LOAD(uint8_t, i, );
-    case DT_I8: LOAD(int8_t, i, );
-    case DT_I16: LOAD(int16_t, i, );
-    case DT_I32: LOAD(int32_t, i, );
-    case DT_I64: LOAD(int64_t, i, );
-    case DT_F16: LOAD(dt_f16, f, dt_f16_to_f32);
-    case DT_BF16: LOAD(dt_bf16, f, dt_bf16_to_f32);
-    case DT_F32: LOAD(float, f, );
-    case DT_F64: LOAD(double, f, );
-#undef LOAD
+    case DT_BOOL:
+        s.i = e.u8 != 0;
+        break;
+    case DT_U8:
+        s.i = e.u8;
+        break;
+    case DT_I8:
+        s.i = e.i8;
+        break;
+    case DT_I16:
+        s.i = e.i16;
+        break;
+    case DT_I32:
+        s.i = e.i32;
+        break;
+    case DT_I64:
+        s.i = e.i64;
+        break;
+    case DT_F16:
+        s.f = dt_f16_to_f32(e.f16);
+        break;
+    case DT_BF16:
+        s.f = dt_bf16_to_f32(e.bf16);
+        break;
+    case DT_F32:
+        s.f = e.f32;
+        break;
+    case DT_F64:
+        s.f = e.f64;
+        break;
     case DT_DTYPE_COUNT:
-    case DT_DTYPE_NONE: break;
+    case DT_DTYPE_NONE:
+        break;
     }
     return s;
 }

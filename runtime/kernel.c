@@ -66,8 +66,7 @@ dt_status dt_call_materialize(const dt_call *call) {
 
 static dt_status run_parts(const dt_call *call, dt_part *part) {
     const dt_kernel *kernel = call->kernel;
-    for (part->index = 0; part->index < part->count; part->index++)
-        DT_TRY(kernel->run(call, part));
+    for (part->index = 0; part->index < part->count; part->index++) DT_TRY(kernel->run(call, part));
     if (kernel->finish == NULL) return DT_OK;
     part->index = 0;
     return kernel->finish(call, part);

@@ -24,16 +24,14 @@ dt_status dt_shape_numel(int rank, const int64_t *shape, int64_t item_size, int6
     bool overflow = false, stride_overflow = false;
     for (int d = 0; d < rank; d++) {
         if (DT_UNLIKELY(shape[d] < 0))
-            return dt_fail(DT_E_RUNTIME,
-                           "Trying to create tensor with negative dimension %lld: %s",
+            return dt_fail(DT_E_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
                            (long long)shape[d], dt_shape_format(rank, shape, text, sizeof text));
         overflow |= __builtin_mul_overflow(n, shape[d], &n);
     }
     overflow |= __builtin_mul_overflow(n, item_size, &bytes);
     if (DT_UNLIKELY(n == 0 || overflow))
         for (int d = rank - 1; d > 0; d--)
-            stride_overflow |=
-                __builtin_mul_overflow(stride, shape[d] > 1 ? shape[d] : 1, &stride);
+            stride_overflow |= __builtin_mul_overflow(stride, shape[d] > 1 ? shape[d] : 1, &stride);
     if (DT_UNLIKELY(overflow))
         return dt_fail(DT_E_RUNTIME, "Storage size calculation overflowed with sizes=%s",
                        dt_shape_format(rank, shape, text, sizeof text));

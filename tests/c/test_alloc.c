@@ -384,8 +384,7 @@ static dt_status alloc_or_fail(void) {
 
 START_TEST(alloc_or_fail_reports) {
     dt_alloc_fail_at(1, false);
-    ck_assert_fails(alloc_or_fail(), DT_E_NO_MEMORY,
-                    "out of memory: 10 bytes for alloc_or_fail");
+    ck_assert_fails(alloc_or_fail(), DT_E_NO_MEMORY, "out of memory: 10 bytes for alloc_or_fail");
     dt_alloc_fail_at(0, false);
     ck_assert_int_eq(test_every_allocation_fails(alloc_or_fail), 2);
 }

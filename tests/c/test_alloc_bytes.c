@@ -223,7 +223,8 @@ static void checked_free(head *h) {
 static void *stress(void *context) {
     uint64_t seed = (uintptr_t)context;
     for (int k = 0; k < ROUNDS; k++) {
-        size_t size = 16 + ((size_t)test_random_in(&seed, 0, 8 << 20) >> test_random_in(&seed, 0, 18));
+        size_t size =
+            16 + ((size_t)test_random_in(&seed, 0, 8 << 20) >> test_random_in(&seed, 0, 18));
         head *h = dt_bytes_alloc(size);
         if (h == NULL) continue; /* the limit */
         h->size = size;

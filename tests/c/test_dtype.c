@@ -12,7 +12,7 @@
 
 START_TEST(promotion_is_torchs) {
 #define R(a, b, c, d, e, f, g, h, i, j)                                                            \
-    {DT_##a, DT_##b, DT_##c, DT_##d, DT_##e, DT_##f, DT_##g, DT_##h, DT_##i, DT_##j}
+    { DT_##a, DT_##b, DT_##c, DT_##d, DT_##e, DT_##f, DT_##g, DT_##h, DT_##i, DT_##j }
     static const uint8_t expected[DT_DTYPE_COUNT][DT_DTYPE_COUNT] = {
         R(BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64),
         R(U8, U8, I16, I16, I32, I64, F16, BF16, F32, F64),
@@ -28,8 +28,8 @@ START_TEST(promotion_is_torchs) {
 #undef R
     for (int a = 0; a < DT_DTYPE_COUNT; a++)
         for (int b = 0; b < DT_DTYPE_COUNT; b++)
-            ck_assert_msg(dt_dtype_promote((dt_dtype)a, (dt_dtype)b) == expected[a][b], "%s with %s",
-                          dt_dtype_table[a].name, dt_dtype_table[b].name);
+            ck_assert_msg(dt_dtype_promote((dt_dtype)a, (dt_dtype)b) == expected[a][b],
+                          "%s with %s", dt_dtype_table[a].name, dt_dtype_table[b].name);
 }
 END_TEST
 
@@ -55,12 +55,24 @@ START_TEST(table_and_names) {
         const char *name;
         dt_dtype dtype;
     } names[] = {
-        {"float", DT_F32},          {"double", DT_F64},        {"half", DT_F16},
-        {"short", DT_I16},          {"int", DT_I32},           {"long", DT_I64},
-        {"torch.float32", DT_F32},  {"torch.long", DT_I64},    {"torch.bool", DT_BOOL},
-        {"uint8", DT_U8},           {"bfloat16", DT_BF16},     {"", DT_DTYPE_NONE},
-        {"torch.", DT_DTYPE_NONE},  {"Float", DT_DTYPE_NONE},  {"float3", DT_DTYPE_NONE},
-        {"float322", DT_DTYPE_NONE}, {"complex64", DT_DTYPE_NONE}, {" int8", DT_DTYPE_NONE},
+        {"float", DT_F32},
+        {"double", DT_F64},
+        {"half", DT_F16},
+        {"short", DT_I16},
+        {"int", DT_I32},
+        {"long", DT_I64},
+        {"torch.float32", DT_F32},
+        {"torch.long", DT_I64},
+        {"torch.bool", DT_BOOL},
+        {"uint8", DT_U8},
+        {"bfloat16", DT_BF16},
+        {"", DT_DTYPE_NONE},
+        {"torch.", DT_DTYPE_NONE},
+        {"Float", DT_DTYPE_NONE},
+        {"float3", DT_DTYPE_NONE},
+        {"float322", DT_DTYPE_NONE},
+        {"complex64", DT_DTYPE_NONE},
+        {" int8", DT_DTYPE_NONE},
     };
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         ck_assert_msg(dt_dtype_parse(names[k].name) == names[k].dtype, "'%s'", names[k].name);
@@ -115,7 +127,8 @@ static void check_to_f16(uint32_t u) {
     _Float16 converted = (_Float16)f;
     uint16_t expected;
     memcpy(&expected, &converted, 2);
-    if (got != expected) ck_abort_msg("%a (%08x): %04x instead of %04x", (double)f, u, got, expected);
+    if (got != expected)
+        ck_abort_msg("%a (%08x): %04x instead of %04x", (double)f, u, got, expected);
 }
 
 START_TEST(f32_to_f16_rounds_to_nearest_even) {
@@ -166,7 +179,8 @@ static void check_to_bf16(uint32_t u) {
     double at_high = (high & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)float_of(high << 16));
     double below = value - at_low, above = at_high - value;
     uint32_t expected = below < above ? low : above < below ? high : low % 2 == 0 ? low : high;
-    if (got != expected) ck_abort_msg("%a (%08x): %04x instead of %04x", (double)f, u, got, expected);
+    if (got != expected)
+        ck_abort_msg("%a (%08x): %04x instead of %04x", (double)f, u, got, expected);
 }
 
 START_TEST(f32_to_bf16_rounds_to_nearest_even) {

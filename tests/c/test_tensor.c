@@ -296,8 +296,7 @@ static dt_status make_all_kinds(void) {
     dt_scalar one = {.category = DT_CAT_INT, .i = 1};
     dt_status status = dt_tensor_new(DT_F32, 1, DIMS(4), &small);
     if (status == DT_OK) status = dt_tensor_new(DT_F32, 1, DIMS(4000), &large);
-    if (status == DT_OK)
-        status = dt_tensor_new_view(large, DT_F32, 1, DIMS(10), DIMS(2), 5, &view);
+    if (status == DT_OK) status = dt_tensor_new_view(large, DT_F32, 1, DIMS(10), DIMS(2), 5, &view);
     if (status == DT_OK)
         status = dt_tensor_new_strided(DT_F32, 2, DIMS(2, 3), DIMS(1, 2), &strided);
     if (status == DT_OK) status = dt_tensor_new_scalar(one, DT_I64, true, &scalar);
