@@ -64,8 +64,10 @@ static int64_t search(const dt__reduce_plan *plan, const struct arg_type *type, 
         const void *x = dt__reduce_plan_gather(plan, base, from, n, type->dtype, buffer);
         ops->row(x, n, 0, value);
         if (place >= 0 && !type->better(value, best, max)) continue;
-        memcpy(best, value, 8);
-        place = from + type->find(x, n, value);
+        int64_t at = type->find(x, n, value);
+        size_t size = dt_dtype_size(type->dtype);
+        memcpy(best, (const char *)x + (size_t)at * size, size); /* of 0.0 and -0.0 the first one */
+        place = from + at;
     }
     return place;
 }
