@@ -270,6 +270,27 @@ static PyObject *file_save(PyObject *module, PyObject *args) {
     return NULL;
 }
 
+/* ---- time ---------------------------------------------------------------------------------- */
+
+/* _hold(tensor, seconds): tensor, which counts as being written until the time has passed; nothing
+ * is written. Tests have pending tensors from it without work for the machine. */
+static PyObject *hold(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tensor;
+    double seconds;
+    if (!PyArg_ParseTuple(args, "O!d:_hold", dt_state->tensor_type, &tensor, &seconds)) return NULL;
+    dt_tensor *t = ((dt_py_tensor *)tensor)->t;
+    dt_task *task = NULL;
+    dt_status status = dt_storage_materialize(t->storage);
+    if (status == DT_OK) status = dt_task_new(DT_TASK_TIMER, 1, 0, &task);
+    if (status == DT_OK) {
+        task->call.operands[0] = dt_tensor_retain(t);
+        task->io.delay_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
+        status = dt_runtime_submit(task, NULL);
+    }
+    return status == DT_OK ? Py_NewRef(tensor) : dt_py_raise(status);
+}
+
 /* ---- set-up -------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -278,6 +299,7 @@ static PyMethodDef functions[] = {
     {"_file_pread", file_pread, METH_VARARGS, NULL},
     {"_file_load", file_load, METH_VARARGS, NULL},
     {"_file_save", file_save, METH_VARARGS, NULL},
+    {"_hold", hold, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
