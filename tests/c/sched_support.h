@@ -1,7 +1,7 @@
 /* sched_support.h: what the tests of scheduler/ share: fake kernels, tasks over int64 vectors, and
  * waiting for their ends.
  *
- * The fake kernel computes out[i] = a * x[i] + b * y[i] + c in int64, elements of a strided vector,
+ * The fake kernel computes out[i] = a * x[i] + b * y[i] + c in wrapping int64, elements of a strided vector,
  * after an optional busy time, in an optional number of parts, or fails.
  */
 #ifndef DT_TESTS_SCHED_SUPPORT_H
@@ -62,10 +62,10 @@ static dt_status fake_run(const dt_call *call, const dt_part *part) {
         int64_t begin = out->numel * part->index / part->count;
         int64_t end = out->numel * (part->index + 1) / part->count;
         for (int64_t i = begin; i < end; i++) {
-            int64_t value = p[FAKE_C];
-            if (x != NULL) value += p[FAKE_A] * *fake_at(x, i);
-            if (y != NULL) value += p[FAKE_B] * *fake_at(y, i);
-            *fake_at(out, i) = value;
+            uint64_t value = (uint64_t)p[FAKE_C];
+            if (x != NULL) value += (uint64_t)p[FAKE_A] * (uint64_t)*fake_at(x, i);
+            if (y != NULL) value += (uint64_t)p[FAKE_B] * (uint64_t)*fake_at(y, i);
+            *fake_at(out, i) = (int64_t)value;
         }
     }
     if (part->scratch != NULL) ((char *)part->scratch)[part->index] = (char)(part->index + 1);

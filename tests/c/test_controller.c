@@ -1,0 +1,339 @@
+/* test_controller.c: fences, timers and files through the scheduler, direct tasks, how many hops a
+ * chain costs, and that independent chains run side by side; on both backends.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "scheduler/run.h"
+#include "tests/c/io_support.h"
+
+static const char *const backends[] = {"uring", "epoll"};
+static dt_memory_stats before;
+static fake_ends ends;
+
+static dt_sched *start(int threads, int backend) {
+    before = test_memory();
+    return fake_sched(threads, backends[backend]);
+}
+
+static void stop(dt_sched *s) {
+    dt_sched_stop(s);
+    fake_ends_clear(&ends);
+    test_assert_no_leak(before);
+}
+
+static dt_task *bare_task(dt_task_kind kind, dt_tensor *in, fake_ends *e) {
+    dt_task *task;
+    ck_assert_ok(dt_task_new(kind, 0, in != NULL, &task));
+    if (in != NULL) task->call.operands[0] = dt_tensor_retain(in);
+    task->user = e;
+    task->on_end = fake_on_end;
+    return task;
+}
+
+static dt_sched_stats stats_of(dt_sched *s) {
+    dt_sched_stats stats;
+    dt_sched_stats_get(s, &stats);
+    return stats;
+}
+
+START_TEST(fence_ends_after_what_it_reads) {
+    dt_sched *s = start(2, _i);
+    fake_ends fence = {0};
+    dt_tensor *t = fake_tensor(8);
+    dt_task *task = fake_task(&ends, t, NULL, 0, NULL, 0, 3);
+    task->call.params.i[FAKE_BUSY_NS] = 20000000;
+    dt_sched_submit(s, task);
+    dt_sched_submit(s, bare_task(DT_TASK_FENCE, t, &fence));
+    dt_sched_submit(s, bare_task(DT_TASK_FENCE, NULL, &fence)); /* nothing to wait for */
+    fake_await(&fence, 1);
+    fake_await(&fence, 2);
+    ck_assert_int_eq(ends.count, 1);
+    ck_assert_int_eq(*fake_at(t, 0), 3);
+    /* and fails as that failed */
+    task = fake_task(&ends, t, NULL, 0, NULL, 0, 7);
+    task->call.params.i[FAKE_FAIL] = DT_E_INDEX;
+    dt_sched_submit(s, task);
+    dt_sched_submit(s, bare_task(DT_TASK_FENCE, t, &fence));
+    fake_await(&fence, 3);
+    ck_assert_int_eq(fence.failed, 1);
+    ck_assert_str_eq(dt_error_message(fence.error), "fake failure 7");
+    dt_tensor_release(t);
+    fake_drain(s);
+    fake_ends_clear(&fence);
+    stop(s);
+}
+END_TEST
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+static _Atomic(int) timer_order[4], timer_count;
+
+static void on_timer(dt_task *task) {
+    int64_t due_ns = task->time_submit_ns + task->io.delay_ns;
+    if (task->time_end_ns >= due_ns)
+        atomic_store(&timer_order[atomic_load(&timer_count)], (int)(task->io.delay_ns / 1000000));
+    atomic_fetch_add(&timer_count, 1);
+    task->user = &ends;
+    fake_on_end(task);
+}
+
+START_TEST(timers_ring_in_order_and_not_early) {
+    dt_sched *s = start(1, _i);
+    static const int ms[] = {30, 5, 60, 15};
+    for (int k = 0; k < 4; k++) {
+        dt_task *task = bare_task(DT_TASK_TIMER, NULL, &ends);
+        task->io.delay_ns = ms[k] * 1000000;
+        task->on_end = on_timer;
+        dt_sched_submit(s, task);
+    }
+    fake_await(&ends, 4);
+    static const int sorted[] = {5, 15, 30, 60};
+    for (int k = 0; k < 4; k++) ck_assert_int_eq(timer_order[k], sorted[k]);
+    dt_task *task = bare_task(DT_TASK_TIMER, NULL, &ends);
+    task->io.delay_ns = -5; /* at once */
+    dt_sched_submit(s, task);
+    task = bare_task(DT_TASK_TIMER, NULL, &ends);
+    task->io.delay_ns = INT64_MAX; /* never: ended by stop */
+    dt_sched_submit(s, task);
+    fake_await(&ends, 5);
+    ck_assert_int_eq(ends.failed, 0);
+    stop(s);
+}
+END_TEST
+
+/* A far timer does not keep others from ending, nor does it make the controller spin. */
+START_TEST(waiting_timer_costs_nothing) {
+    dt_sched *s = start(1, _i);
+    dt_task *task = bare_task(DT_TASK_TIMER, NULL, &ends);
+    task->io.delay_ns = 50000000;
+    dt_sched_submit(s, task);
+    fake_await(&ends, 1);
+    fake_drain(s);
+    ck_assert_int_le(stats_of(s).controller_wakeups, 8);
+    stop(s);
+}
+END_TEST
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+START_TEST(files_take_part_in_the_graph) {
+    io_make_file(8000);
+    dt_sched *s = start(2, _i);
+    dt_file *file;
+    ck_assert_ok(dt_file_open(io_path, false, &file));
+    dt_tensor *in = fake_tensor(1000), *twice = fake_tensor(1000);
+    dt_sched_submit(s, io_task(&ends, file, false, in, 0));
+    dt_sched_submit(s, fake_task(&ends, twice, in, 2, NULL, 0, 0));
+    fake_await(&ends, 2);
+    ck_assert_int_eq(*fake_at(twice, 999), 2 * (999 * 3 + 1));
+    dt_file_release(file);
+    /* A save followed by an in-place add: the file holds the value before (cases.md 19). */
+    ck_assert_ok(dt_file_open(io_path, true, &file));
+    dt_task *slow = fake_task(&ends, twice, NULL, 0, NULL, 0, 1);
+    slow->call.params.i[FAKE_BUSY_NS] = 5000000;
+    dt_sched_submit(s, slow);
+    dt_sched_submit(s, io_task(&ends, file, true, twice, 0));
+    dt_sched_submit(s, fake_task(&ends, twice, twice, 1, NULL, 0, 1));
+    dt_file_release(file);
+    fake_await(&ends, 5);
+    ck_assert_int_eq(*fake_at(twice, 0), 2);
+    ck_assert_ok(dt_file_open(io_path, false, &file));
+    dt_sched_submit(s, io_task(&ends, file, false, in, 0));
+    fake_await(&ends, 6);
+    for (int k = 0; k < 1000; k += 111) ck_assert_int_eq(*fake_at(in, k), 1);
+    /* Beyond the end: the reader fails, and who needs it. */
+    dt_sched_submit(s, io_task(&ends, file, false, in, 500));
+    dt_sched_submit(s, fake_task(&ends, twice, in, 2, NULL, 0, 0));
+    fake_await(&ends, 8);
+    ck_assert_int_eq(ends.failed, 2);
+    ck_assert_ptr_nonnull(strstr(dt_error_message(ends.error), "truncated"));
+    fake_drain(s);
+    dt_sched_stats stats = stats_of(s);
+    ck_assert_int_eq(stats.io_reads, 3 + 0);
+    ck_assert_int_eq(stats.io_writes, 1);
+    dt_tensor_release(in);
+    dt_tensor_release(twice);
+    dt_file_release(file);
+    stop(s);
+    io_remove_file();
+}
+END_TEST
+
+/* ---- hops ----------------------------------------------------------------------------------- */
+
+static void rest(void) {
+    struct timespec ts = {0, 2000000};
+    nanosleep(&ts, NULL);
+}
+
+/* On an idle machine a lone task goes straight to a worker. */
+START_TEST(lone_task_is_direct) {
+    dt_sched *s = start(2, _i);
+    dt_tensor *x = fake_full(8, 1);
+    for (uint32_t k = 0; k < 20; k++) {
+        rest();
+        dt_sched_submit(s, fake_task(&ends, x, x, 1, NULL, 0, 1));
+        fake_await(&ends, k + 1);
+    }
+    fake_drain(s);
+    ck_assert_int_eq(*fake_at(x, 7), 21);
+    ck_assert_int_ge(stats_of(s).direct, 10);
+    dt_tensor_release(x);
+    stop(s);
+}
+END_TEST
+
+/* Followers of a direct task are linked behind it, whenever they come. */
+START_TEST(followers_of_direct_tasks) {
+    dt_sched *s = start(2, _i);
+    uint64_t seed = 3;
+    dt_tensor *x = fake_full(8, 0);
+    uint32_t count = 0;
+    for (int round = 0; round < 300; round++) {
+        int n = (int)test_random_in(&seed, 1, 4);
+        for (int k = 0; k < n; k++, count++) {
+            dt_task *task = fake_task(&ends, x, x, 1, NULL, 0, 1);
+            task->call.params.i[FAKE_BUSY_NS] = test_random_in(&seed, 0, 30000);
+            dt_sched_submit(s, task);
+            fake_busy(test_random_in(&seed, 0, 20000));
+        }
+        if (round % 3 == 0) fake_await(&ends, count);
+        if (round % 10 == 0) rest();
+    }
+    fake_await(&ends, count);
+    for (int i = 0; i < 8; i++) ck_assert_int_eq(*fake_at(x, i), count);
+    ck_assert_int_ge(stats_of(s).direct, 10);
+    dt_tensor_release(x);
+    stop(s);
+}
+END_TEST
+
+/* Submits `chains` interleaved chains of n tasks; all wait for `gate`. */
+static void submit_chains(dt_sched *s, dt_tensor *gate, int chains, int n, int64_t busy_ns) {
+    dt_tensor *last[8];
+    for (int c = 0; c < chains; c++) last[c] = dt_tensor_retain(gate);
+    for (int k = 0; k < n; k++) {
+        for (int c = 0; c < chains; c++) {
+            dt_tensor *next = fake_tensor(8);
+            dt_task *task = fake_task(&ends, next, last[c], 1, NULL, 0, 1);
+            task->call.params.i[FAKE_BUSY_NS] = busy_ns;
+            dt_sched_submit(s, task);
+            dt_tensor_release(last[c]);
+            last[c] = next;
+        }
+    }
+    for (int c = 0; c < chains; c++) dt_tensor_release(last[c]);
+}
+
+/* A task that others can wait for until they are all submitted. */
+static dt_tensor *submit_gate(dt_sched *s, int64_t busy_ns) {
+    dt_tensor *gate = fake_tensor(8);
+    dt_task *task = fake_task(&ends, gate, NULL, 0, NULL, 0, 0);
+    task->call.params.i[FAKE_BUSY_NS] = busy_ns;
+    dt_sched_submit(s, task);
+    return gate;
+}
+
+START_TEST(chain_costs_few_hops) {
+    dt_sched *s = start(2, _i);
+    dt_tensor *gate = submit_gate(s, 30000000);
+    submit_chains(s, gate, 1, 100, 10000);
+    dt_tensor_release(gate);
+    fake_await(&ends, 101);
+    fake_drain(s);
+    dt_sched_stats stats = stats_of(s);
+    ck_assert_int_le(stats.runs, 16);
+    ck_assert_int_eq(stats.runs + stats.chained, 101);
+    stop(s);
+}
+END_TEST
+
+START_TEST(independent_chains_run_side_by_side) {
+    dt_sched *s = start(2, _i);
+    dt_tensor *gate = submit_gate(s, 10000000);
+    atomic_store(&fake_running_max, 0);
+    submit_chains(s, gate, 2, 10, 2000000);
+    dt_tensor_release(gate);
+    fake_await(&ends, 21);
+    ck_assert_int_eq(atomic_load(&fake_running_max), 2);
+    stop(s);
+}
+END_TEST
+
+/* More chains than workers: none of them starves another beyond a run. */
+START_TEST(chains_share_workers) {
+    dt_sched *s = start(1, _i);
+    dt_tensor *gate = submit_gate(s, 30000000);
+    submit_chains(s, gate, 4, 100, 10000);
+    dt_tensor_release(gate);
+    fake_await(&ends, 401);
+    fake_drain(s);
+    ck_assert_int_ge(stats_of(s).runs, 4 * 100 * 10000 / (int)DT__RUN_COST_NS_MAX);
+    stop(s);
+}
+END_TEST
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+static _Atomic(int) begun_count;
+static int begun[1000];
+
+static dt_status note_begin(const dt_call *call, const dt_part *part) {
+    (void)part;
+    begun[atomic_fetch_add(&begun_count, 1)] = (int)call->params.i[FAKE_C];
+    return DT_OK;
+}
+
+static const dt_kernel noting_kernel = {.name = "noting", .run = note_begin, .cost_ns = fake_cost};
+
+/* With one worker, ready tasks start in program order, also those that became ready late. */
+START_TEST(ready_tasks_start_in_program_order) {
+    dt_sched *s = start(1, _i);
+    dt_tensor *gate = submit_gate(s, 20000000);
+    for (int k = 0; k < 1000; k++) {
+        /* Half of them wait for the gate, half are ready before. */
+        dt_task *task = fake_task(&ends, NULL, k % 2 ? gate : NULL, 1, NULL, 0, k);
+        task->call.kernel = &noting_kernel;
+        task->call.params.i[FAKE_COST_NS] = 100000;
+        dt_sched_submit(s, task);
+    }
+    dt_tensor_release(gate);
+    fake_await(&ends, 1001);
+    int inversions = 0; /* what was in the worker's queue before the gate opened may be early */
+    for (int k = 1; k < 1000; k++) inversions += begun[k] < begun[k - 1];
+    ck_assert_int_le(inversions, 6);
+    stop(s);
+}
+END_TEST
+
+/* A burst does not delay what was submitted before it. */
+START_TEST(burst_is_linked_in_rounds) {
+    dt_sched *s = start(2, _i);
+    for (int k = 0; k < 20000; k++) dt_sched_submit(s, fake_task(&ends, NULL, NULL, 0, NULL, 0, 0));
+    fake_await(&ends, 20000);
+    fake_drain(s);
+    dt_sched_stats stats = stats_of(s);
+    ck_assert_int_eq(stats.submitted, 20000);
+    ck_assert_int_eq(stats.ended, 20000);
+    stop(s);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("controller");
+    TCase *tcase = tcase_create("both");
+    tcase_add_loop_test(tcase, fence_ends_after_what_it_reads, 0, 2);
+    tcase_add_loop_test(tcase, timers_ring_in_order_and_not_early, 0, 2);
+    tcase_add_loop_test(tcase, waiting_timer_costs_nothing, 0, 2);
+    tcase_add_loop_test(tcase, files_take_part_in_the_graph, 0, 2);
+    tcase_add_loop_test(tcase, lone_task_is_direct, 0, 2);
+    tcase_add_loop_test(tcase, followers_of_direct_tasks, 0, 2);
+    tcase_add_loop_test(tcase, chain_costs_few_hops, 0, 2);
+    tcase_add_loop_test(tcase, independent_chains_run_side_by_side, 0, 2);
+    tcase_add_loop_test(tcase, chains_share_workers, 0, 2);
+    tcase_add_loop_test(tcase, ready_tasks_start_in_program_order, 0, 2);
+    tcase_add_loop_test(tcase, burst_is_linked_in_rounds, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}
