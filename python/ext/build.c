@@ -134,16 +134,17 @@ static int infer(PyObject *data, int depth, dt_dtype default_float, dt_dtype *dt
 /* ---- storing ------------------------------------------------------------------------------------------ */
 
 /* torch's checked conversion: an integer dtype takes no number outside its range (unsigned ones take
- * the negatives that wrap around); floats of any size become inf. */
+ * negative integers that wrap around); a float dtype takes any number. */
 static bool fits(dt_scalar s, dt_dtype dtype) {
     static const int64_t least[] = {[DT_U8] = -255, [DT_I8] = INT8_MIN, [DT_I16] = INT16_MIN,
                                     [DT_I32] = INT32_MIN, [DT_I64] = INT64_MIN};
     static const int64_t most[] = {[DT_U8] = 255, [DT_I8] = INT8_MAX, [DT_I16] = INT16_MAX,
                                    [DT_I32] = INT32_MAX, [DT_I64] = INT64_MAX};
     if (dt_dtype_category(dtype) != DT_CAT_INT) return true;
-    if (s.category == DT_CAT_FLOAT)
-        return dtype == DT_I64 ? s.f >= -0x1p63 && s.f < 0x1p63
-                               : s.f > (double)least[dtype] - 1 && s.f < (double)most[dtype] + 1;
+    if (s.category == DT_CAT_FLOAT) {
+        if (dtype == DT_I64) return s.f >= -0x1p63 && s.f < 0x1p63;
+        return s.f >= (dtype == DT_U8 ? 0 : (double)least[dtype]) && s.f <= (double)most[dtype];
+    }
     return s.i >= least[dtype] && s.i <= most[dtype];
 }
 
@@ -246,6 +247,21 @@ dt_tensor *dt_py_tensor_clone(dt_tensor *t, dt_dtype dtype) {
     call.args[1].kind = DT_ARG_NONE;
     if (id == DT_OP_copy__to) call.args[1] = (dt_arg){.kind = DT_ARG_DTYPE, .dtype = dtype};
     dt_status status = dt_py_dispatch(&call);
+    if (status == DT_OK) return call.outs[0];
+    (void)dt_py_raise(status);
+    return NULL;
+}
+
+dt_tensor *dt_py_tensor_dense(dt_tensor *t, dt_dtype dtype) {
+    dt_tensor *copy = dt_py_tensor_clone(t, dtype); /* keeps the order of strides */
+    if (copy == NULL || copy->contiguous) return copy;
+    dt_op_call call;
+    dt_op_call_init(&call, DT_OP_contiguous);
+    call.nargs = 2;
+    call.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = copy};
+    call.args[1].kind = DT_ARG_NONE;
+    dt_status status = dt_py_dispatch(&call);
+    dt_tensor_release(copy);
     if (status == DT_OK) return call.outs[0];
     (void)dt_py_raise(status);
     return NULL;

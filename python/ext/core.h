@@ -136,6 +136,8 @@ dt_tensor *dt_py_tensor_from_data(PyObject *data, dt_dtype dtype, dt_dtype defau
 
 /* A fresh copy of t in dtype; finished before this returns when t is external. */
 dt_tensor *dt_py_tensor_clone(dt_tensor *t, dt_dtype dtype);
+/* As dt_py_tensor_clone, in row-major order. */
+dt_tensor *dt_py_tensor_dense(dt_tensor *t, dt_dtype dtype);
 int dt_py_build_init(PyObject *module);
 
 /* ---- interop.c, dlpack.c, buffer.c ----------------------------------------------------------- */

@@ -97,7 +97,7 @@ static int walk_bool(cursor *c, bool value) {
 /* The places where a ready mask is true, as int64. NULL with an exception. */
 static dt_tensor *mask_places(dt_tensor *mask) {
     if (dt_py_tensor_wait(mask, "indexing with a mask") < 0) return NULL;
-    dt_tensor *dense = dt_py_tensor_clone(mask, DT_BOOL);
+    dt_tensor *dense = dt_py_tensor_dense(mask, DT_BOOL);
     if (dense == NULL) return NULL;
     dt_tensor *places = NULL;
     if (dt_py_tensor_wait(dense, "indexing with a mask") == 0) {
@@ -323,7 +323,7 @@ static dt_tensor *index_selected(dt_tensor *t, int dim, dt_tensor *index) {
 static dt_tensor *wrapped_index(dt_tensor *index, int64_t size, int dim) {
     int64_t n = index->numel;
     if (dt_py_tensor_wait(index, "indexing with a tensor") < 0) return NULL;
-    dt_tensor *dense = dt_py_tensor_clone(index, DT_I64);
+    dt_tensor *dense = dt_py_tensor_dense(index, DT_I64);
     if (dense == NULL) return NULL;
     bool ok = dt_py_tensor_wait(dense, "indexing with a tensor") == 0;
     int64_t *v = ok && n > 0 ? dt_tensor_data(dense) : NULL;

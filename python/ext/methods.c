@@ -205,9 +205,16 @@ static PyObject *get_mT(PyObject *self, void *closure) {
     return view_permuted(self, order);
 }
 
+static PyObject *get_dict(PyObject *self, void *closure) {
+    PyObject *dict = PyObject_GenericGetDict(self, closure);
+    if (dict != NULL && !PyObject_GC_IsTracked(self)) PyObject_GC_Track(self); /* tensor.c, I2 */
+    return dict;
+}
+
 #define OFFSET(field) ((void *)(intptr_t)offsetof(dt_py_tensor, field))
 
 PyGetSetDef dt_py_tensor_getset[] = {
+    {"__dict__", get_dict, PyObject_GenericSetDict, NULL, NULL},
     {"shape", get_shape, NULL, "The size of each dimension, a dtorch.Size.", NULL},
     {"dtype", get_dtype, NULL, "The element type: torch's own dtype object.", NULL},
     {"_dtype_name", get_dtype_name, NULL, "The element type's name, without importing torch.", NULL},
@@ -427,7 +434,7 @@ static PyObject *method_tobytes(PyObject *self, PyObject *ignored) {
     if (dt_py_tensor_get(self)->contiguous)
         dense = ready(self, "Tensor.tobytes()");
     else
-        dense = dt_py_tensor_clone(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
+        dense = dt_py_tensor_dense(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
     if (dense == NULL) return NULL;
     PyObject *bytes = NULL;
     if (dt_py_tensor_wait(dense, "Tensor.tobytes()") == 0)

@@ -88,6 +88,12 @@ static PyObject *wrap_several(dt_op_call *call) {
 
 static PyObject *wrap_outs(const op_function *f, dt_op_call *call, PyObject *input) {
     if (call->nout != 1) return wrap_several(call);
+    dt_op_id id = (dt_op_id)f->spec->op->id;
+    if ((id == DT_OP_contiguous || id == DT_OP_positive) && input != NULL &&
+        call->outs[0] == dt_py_tensor_get(input)) { /* nothing to do: the tensor itself */
+        dt_tensor_release(call->outs[0]);
+        return Py_NewRef(input);
+    }
     if (dt_op_has(f->spec->op, 'V') && input != NULL) return dt_py_tensor_wrap_view(input, call->outs[0]);
     return dt_py_tensor_wrap(call->outs[0]);
 }
