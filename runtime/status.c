@@ -44,7 +44,8 @@ static void mark_truncation(char *buffer, int size, int wanted) {
     if (wanted >= size) memcpy(buffer + size - 4, "...", 4);
 }
 
-dt_status dt_fail(dt_status status, const char *format, ...) {
+/* In parentheses: see status.h for when these are macros too. */
+dt_status(dt_fail)(dt_status status, const char *format, ...) {
     DT_ASSERT(status < 0);
     char scratch[TEXT_MAX];
     va_list args;
@@ -58,7 +59,7 @@ dt_status dt_fail(dt_status status, const char *format, ...) {
     return status;
 }
 
-dt_status dt_fail_errno(int errnum, const char *format, ...) {
+dt_status(dt_fail_errno)(int errnum, const char *format, ...) {
     char scratch[TEXT_MAX];
     va_list args;
     va_start(args, format);

@@ -47,6 +47,12 @@ dt_status dt_fail(dt_status status, const char *format, ...) DT_PRINTF(2, 3) __a
 /* As dt_fail with DT_E_OS: keeps errnum for dt_error_errno and appends its description. */
 dt_status dt_fail_errno(int errnum, const char *format, ...) DT_PRINTF(2, 3) __attribute__((cold));
 
+#ifdef __clang_analyzer__
+/* Static analysis does not see the definitions: tell it that a failure is never DT_OK. */
+#define dt_fail(status, ...) ((void)dt_fail(status, __VA_ARGS__), (status))
+#define dt_fail_errno(errnum, ...) ((void)dt_fail_errno(errnum, __VA_ARGS__), DT_E_OS)
+#endif
+
 /* The text of the last dt_fail in this thread; valid until the next one. */
 const char *dt_error_text(void);
 int dt_error_errno(void);

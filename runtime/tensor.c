@@ -136,7 +136,7 @@ dt_status dt_tensor_new_view(const dt_tensor *base, dt_dtype dtype, int rank, co
 }
 
 dt_status dt_tensor_new_scalar(dt_scalar value, dt_dtype dtype, bool wrapped, dt_tensor **out) {
-    dt_tensor *t = NULL;
+    dt_tensor *t;
     DT_TRY(dt_tensor_new(dtype, 0, NULL, &t));
     t->wrapped = wrapped;
     dt_scalar_store(value, dtype, dt_tensor_data(t));
