@@ -11,14 +11,34 @@
 
 #define CHUNK 1024
 
-/* A half has fewer bits than a draw: cut off before it is rounded, so that `high` never comes up. */
+/* The half before `high` in the direction of `low`, as a float. */
+static float half_below(dt_dtype dtype, double low, double high) {
+    if (dtype == DT_F16) {
+        dt_f16 h = dt_f32_to_f16((float)high);
+        float value = dt_f16_to_f32(h);
+        if (!(low < value)) return (float)low;
+        h.bits = (uint16_t)(value == 0 ? 0x8001 : value > 0 ? h.bits - 1 : h.bits + 1);
+        return dt_f16_to_f32(h);
+    }
+    dt_bf16 h = dt_f32_to_bf16((float)high);
+    float value = dt_bf16_to_f32(h);
+    if (!(low < value)) return (float)low;
+    h.bits = (uint16_t)(value == 0 ? 0x8001 : value > 0 ? h.bits - 1 : h.bits + 1);
+    return dt_bf16_to_f32(h);
+}
+
+/* A half has fewer bits than a draw: cut off before it is rounded, and kept below `high` where halves
+ * are coarser than the draw. */
 static void uniform_half(const dt__random_ops *ops, const dt_params *p, uint64_t counter,
                          int64_t n, dt_dtype dtype, float *out) {
     const float grid = dtype == DT_F16 ? 2048.0f : 256.0f;
     ops->uniform_f32((uint64_t)p->i[0], counter, n, 0, 1, out);
     const float low = (float)p->f[0], span = (float)p->f[1] - low;
-    for (int64_t k = 0; k < n; k++)
-        out[k] = (float)(int32_t)(out[k] * grid) * (1.0f / grid) * span + low;
+    const float last = half_below(dtype, p->f[0], p->f[1]);
+    for (int64_t k = 0; k < n; k++) {
+        float x = (float)(int32_t)(out[k] * grid) * (1.0f / grid) * span + low;
+        out[k] = x < last ? x : last;
+    }
 }
 
 static void draw(const dt_call *call, int64_t from, int64_t n, dt_dtype math, void *out) {

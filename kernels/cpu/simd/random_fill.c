@@ -53,17 +53,29 @@ static inline double unit53(uint32_t high, uint32_t low) {
              once; once = 0)                                                                       \
             for (int64_t i = 0; i < count; i++)
 
+/* low + u * span rounds up to `high` where floats there are coarser than u: the greatest value that a
+ * draw of [low, high) can have stands in. */
+#define BELOW(T, low, high, next) ((low) < (high) ? next((T)(high), (T)(low)) : (T)(low))
+
 static void uniform_f32(uint64_t seed, uint64_t counter, int64_t n, double low, double high,
                         void *out) {
     float *y = out;
-    const float a = (float)low, span = (float)high - (float)low;
-    EACH_CHUNK y[from + i] = (float)(int32_t)(b.w[0][i] >> 8) * 0x1p-24f * span + a;
+    const float a = (float)low, span = (float)high - a;
+    const float last = BELOW(float, a, (float)high, nextafterf);
+    EACH_CHUNK {
+        float x = (float)(int32_t)(b.w[0][i] >> 8) * 0x1p-24f * span + a;
+        y[from + i] = x < last ? x : last;
+    }
 }
 
 static void uniform_f64(uint64_t seed, uint64_t counter, int64_t n, double low, double high,
                         void *out) {
     double *y = out;
-    EACH_CHUNK y[from + i] = unit53(b.w[0][i], b.w[1][i]) * (high - low) + low;
+    const double last = BELOW(double, low, high, nextafter);
+    EACH_CHUNK {
+        double x = unit53(b.w[0][i], b.w[1][i]) * (high - low) + low;
+        y[from + i] = x < last ? x : last;
+    }
 }
 
 /* 1 - u lies in (0, 1], so that the logarithm is finite. */
