@@ -30,7 +30,9 @@ enum {
     DT_EW_DIVISOR = 1u << 0, /* integer: a 0 in input 1 is an error (ZeroDivisionError) */
     DT_EW_POWER = 1u << 1,   /* integer: a negative number as exponent is an error */
     DT_EW_COND = 1u << 2,    /* input 0 is bool, whatever `compute` is */
-    DT_EW_WIDE_NUMBER = 1u << 3, /* halves: a number operand stays f32 instead of being rounded */
+    /* Halves: a number operand stays f32 instead of being rounded; a call with one runs the f32 tile
+     * even where there is one for halves. */
+    DT_EW_WIDE_NUMBER = 1u << 3,
     DT_EW_BOOL_OUT = 1u << 4,    /* writes bool */
     DT_EW_NARROW_PARAM = 1u << 5, /* halves: params.f[0] is rounded to `compute`, as torch does */
 };

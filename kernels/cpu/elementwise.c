@@ -147,6 +147,15 @@ static dt_status check_number_exponent(const ew_op *op, const dt_call *call) {
     return dt_fail(DT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
 }
 
+static void keep_number_wide(const dt_call *call, ew_op *op) {
+    if (op->math != DT_F16 && op->math != DT_BF16) return;
+    for (int k = 0; k < op->family->nin; k++) {
+        if (dt_call_in(call, k) != NULL) continue;
+        op->tile = family_lookup(op->family, DT_F32, &op->math, &op->tile_out);
+        return;
+    }
+}
+
 static dt_status find_op(const dt_call *call, ew_op *op) {
     op->family = dt_ew_resolve(call);
     op->compute = (dt_dtype)call->compute;
@@ -155,6 +164,8 @@ static dt_status find_op(const dt_call *call, ew_op *op) {
     if (DT_UNLIKELY(op->tile == NULL))
         return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
                        op->family->name, dt_dtype_table[op->compute].long_name);
+    if (DT_UNLIKELY(op->family->flags & DT_EW_WIDE_NUMBER) && op->math != DT_F32)
+        keep_number_wide(call, op);
     if (DT_UNLIKELY(op->family->flags & DT_EW_POWER)) return check_number_exponent(op, call);
     return DT_OK;
 }

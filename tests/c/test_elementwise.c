@@ -240,6 +240,35 @@ START_TEST(numbers_beside_halves) {
 }
 END_TEST
 
+/* Between tensors torch rounds the quotient to the half before it cuts it off; beside a number it
+ * does not. */
+START_TEST(halves_round_quotients) {
+    static const struct {
+        dt_dtype dtype;
+        const dt_kernel *kernel;
+        double x, y, tensors, number;
+    } rows[] = {
+        {DT_F16, &dt_kernel_ew_div_trunc, -156.25, 0.326904296875, -478, -477},
+        {DT_BF16, &dt_kernel_ew_div_trunc, 3.34375, 0.3046875, 11, 10},
+        {DT_BF16, &dt_kernel_ew_div_floor, 244.0, 0.66015625, 370, 368},
+    };
+    for (int k = 0; k < 3; k++) {
+        dt_tensor *in[2] = {ew_vector(rows[k].dtype, 40), ew_vector(rows[k].dtype, 40)};
+        dt_tensor *out = ew_vector(rows[k].dtype, 40);
+        for (int i = 0; i < 40; i++) {
+            ew_set(in[0], i, rows[k].x);
+            ew_set(in[1], i, rows[k].y);
+        }
+        ck_assert_int_eq(ew_run(rows[k].kernel, rows[k].dtype, 1, out, 2, in), DT_OK);
+        for (int i = 0; i < 40; i++) ck_assert_double_eq(ew_get(out, i), rows[k].tensors);
+        ck_assert_double_eq(
+            once(rows[k].kernel, rows[k].dtype, 2, rows[k].x, rows[k].y, 0, 0, 0), rows[k].number);
+        for (int j = 0; j < 2; j++) dt_tensor_release(in[j]);
+        dt_tensor_release(out);
+    }
+}
+END_TEST
+
 /* ---- integers ---------------------------------------------------------------------------------------- */
 
 static int64_t wrap(dt_dtype dtype, __int128 v) {
@@ -707,7 +736,8 @@ static Suite *suite(void) {
     tcase_add_loop_test(values, integer_values, 0, 5);
     tcase_add_loop_test(values, integer_division_by_zero, 0, 5);
     suite_add_tcase(s, values);
-    TEST_CASE(s, "rules", parameters_and_three_operands, numbers_beside_halves, refused,
+    TEST_CASE(s, "rules", parameters_and_three_operands, numbers_beside_halves,
+              halves_round_quotients, refused,
               bools_and_comparisons, nan_and_infinity_tests, family_gives_tiles, costs_and_parts);
     TCase *shapes = tcase_create("layouts");
     tcase_add_loop_test(shapes, layouts_of_add, 0, LAYOUTS);

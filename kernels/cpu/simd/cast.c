@@ -11,18 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* half.h's functions on plain integers have the names that dtype.h gives to those on dt_f16. */
-#define dt_f16_to_f32 dt__f16_bits_to_f32
-#define dt_f32_to_f16 dt__f32_to_f16_bits
-#define dt_bf16_to_f32 dt__bf16_bits_to_f32
-#define dt_f32_to_bf16 dt__f32_to_bf16_bits
-#include "kernels/cpu/simd/half.h"
-#undef dt_f16_to_f32
-#undef dt_f32_to_f16
-#undef dt_bf16_to_f32
-#undef dt_f32_to_bf16
-
 #include "kernels/cpu/cast_tables.h"
+#include "kernels/cpu/simd/half_bits.h"
 
 #if DT_ISA_BASE_ONLY
 /* Other machines saturate. */

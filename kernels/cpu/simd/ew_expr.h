@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/cpu/simd/half_bits.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/math_double.h"
 
@@ -93,7 +94,8 @@ EW_INT_BASICS(i64, int64_t, uint64_t, double)
 /* Quotient and remainders. Up to 32 bits the quotient of two Q is close enough that cutting it off is
  * exact, which vectorises; the least int over -1 comes out as itself by the conversion of x86. */
 #define EW_INT_QUOTIENT(N, T, U, Q)                                                                \
-    EW_FN T ew_div_trunc_##N(T x, T y) {                                                           \
+    EW_FN T ew_div_trunc_##N(T x, T y, int half) {                                                 \
+        (void)half;                                                                                \
         Q d = (Q)(y == 0 ? 1 : y);                                                                 \
         T q = (T)(int32_t)((Q)x / d);                                                              \
         return y == 0 ? 0 : q;                                                                     \
@@ -102,7 +104,8 @@ EW_INT_BASICS(i64, int64_t, uint64_t, double)
 #if DT_ISA_BASE_ONLY /* other machines saturate there */
 #undef EW_INT_QUOTIENT
 #define EW_INT_QUOTIENT(N, T, U, Q)                                                                \
-    EW_FN T ew_div_trunc_##N(T x, T y) {                                                           \
+    EW_FN T ew_div_trunc_##N(T x, T y, int half) {                                                 \
+        (void)half;                                                                                \
         if (y == 0) return 0;                                                                      \
         return y == (T)-1 && (T)-1 < 0 ? ew_neg_##N(x) : (T)(x / y);                               \
     }
@@ -110,21 +113,22 @@ EW_INT_BASICS(i64, int64_t, uint64_t, double)
 
 EW_INT_TYPES(EW_INT_QUOTIENT)
 
-EW_FN int64_t ew_div_trunc_i64(int64_t x, int64_t y) {
+EW_FN int64_t ew_div_trunc_i64(int64_t x, int64_t y, int half) {
+    (void)half;
     if (y == 0) return 0;
     return y == -1 ? ew_neg_i64(x) : x / y;
 }
 
 #define EW_INT_REMAINDERS(N, T, U, Q)                                                              \
     EW_FN T ew_fmod_##N(T x, T y) {                                                                \
-        return y == 0 ? 0 : ew_sub_##N(x, ew_mul_##N(ew_div_trunc_##N(x, y), y));                  \
+        return y == 0 ? 0 : ew_sub_##N(x, ew_mul_##N(ew_div_trunc_##N(x, y, 0), y));                  \
     }                                                                                              \
     EW_FN T ew_remainder_##N(T x, T y) {                                                           \
         T r = ew_fmod_##N(x, y);                                                                   \
         return ((r != 0) & ((r < 0) != (y < 0))) ? ew_add_##N(r, y) : r;                           \
     }                                                                                              \
-    EW_FN T ew_div_floor_##N(T x, T y) {                                                           \
-        T q = ew_div_trunc_##N(x, y);                                                              \
+    EW_FN T ew_div_floor_##N(T x, T y, int half) {                                                 \
+        T q = ew_div_trunc_##N(x, y, half);                                                        \
         T r = ew_sub_##N(x, ew_mul_##N(q, y));                                                     \
         return ((y != 0) & (r != 0) & ((r < 0) != (y < 0))) ? (T)(q - 1) : q;                      \
     }
@@ -169,7 +173,6 @@ EW_FN bool ew_isfinite_bool(bool x) { return (void)x, true; }
         T low = x + w * d, high = y - d * (1 - w);                                                 \
         return __builtin_fabs##S(w) < (T)0.5 ? low : high;                                         \
     }                                                                                              \
-    EW_FN T ew_div_trunc_##N(T x, T y) { return __builtin_trunc##S(x / y); }
 
 EW_FLT_BASICS(f32, float, f)
 EW_FLT_BASICS(f64, double, )
@@ -194,8 +197,31 @@ EW_FUNCTION2(fmod, fmod)
 
 EW_FN float ew_remainder_f32(float x, float y) { return dt_remainderf_py(x, y); }
 EW_FN double ew_remainder_f64(double x, double y) { return dt_remainder_py(x, y); }
-EW_FN float ew_div_floor_f32(float x, float y) { return dt_floor_dividef(x, y); }
-EW_FN double ew_div_floor_f64(double x, double y) { return dt_floor_divide(x, y); }
+/* torch's rounded divisions of halves round every step to the half: (5 / 3 as a half) cut off. */
+EW_FN float ew_narrow(float x, int half) {
+    if (half == 0) return x;
+    return half == 1 ? dt__f16_bits_to_f32(dt__f32_to_f16_bits(x))
+                     : dt__bf16_bits_to_f32(dt__f32_to_bf16_bits(x));
+}
+
+EW_FN float ew_div_trunc_f32(float x, float y, int half) { return dt_truncf(ew_narrow(x / y, half)); }
+EW_FN double ew_div_trunc_f64(double x, double y, int half) {
+    return (void)half, __builtin_trunc(x / y);
+}
+EW_FN float ew_div_floor_f32(float x, float y, int half) {
+    if (half == 0) return dt_floor_dividef(x, y);
+    float m = dt_fmodf(x, y);
+    float d = ew_narrow(ew_narrow(x - m, half) / y, half);
+    float less = (y < 0.0f) != (m < 0.0f) ? ew_narrow(d - 1.0f, half) : d;
+    d = m == 0.0f ? d : less;
+    float whole = dt_floorf(d);
+    float up = d - whole > 0.5f ? ew_narrow(whole + 1.0f, half) : whole;
+    float z = d == 0.0f ? dt__copysign(0.0f, x / y) : up;
+    return y == 0.0f ? x / y : z;
+}
+EW_FN double ew_div_floor_f64(double x, double y, int half) {
+    return (void)half, dt_floor_divide(x, y);
+}
 EW_FN float ew_softplus_f32(float x, float beta, float threshold) {
     return dt_softplusf(x, beta, threshold);
 }
@@ -217,8 +243,8 @@ EW_FN double ew_softplus_f64(double x, double beta, double threshold) {
 #define ew_trunc(x) EW_GENERIC_NUM(ew_trunc, x)(x)
 #define ew_round(x, decimals) EW_GENERIC_NUM(ew_round, x)(x, decimals)
 #define ew_clamp(x, lo, hi) EW_GENERIC_NUM(ew_clamp, x)(x, lo, hi)
-#define ew_div_trunc(x, y) EW_GENERIC_NUM(ew_div_trunc, x)(x, y)
-#define ew_div_floor(x, y) EW_GENERIC_NUM(ew_div_floor, x)(x, y)
+#define ew_div_trunc(x, y, half) EW_GENERIC_NUM(ew_div_trunc, x)(x, y, half)
+#define ew_div_floor(x, y, half) EW_GENERIC_NUM(ew_div_floor, x)(x, y, half)
 #define ew_remainder(x, y) EW_GENERIC_NUM(ew_remainder, x)(x, y)
 #define ew_fmod(x, y) EW_GENERIC_NUM(ew_fmod, x)(x, y)
 #define ew_pow(x, y) EW_GENERIC_NUM(ew_pow, x)(x, y)

@@ -28,6 +28,11 @@
 #define EW_FLT(M, ...)                                                                             \
     M(F32, FLT, float, float, __VA_ARGS__)                                                         \
     M(F64, FLT, double, double, __VA_ARGS__)
+/* Halves, for the few expressions that round in between; the rest goes by way of f32. */
+#define EW_HALF(M, ...)                                                                            \
+    M(F16, F16, uint16_t, float, __VA_ARGS__)                                                      \
+    M(BF16, BF16, uint16_t, float, __VA_ARGS__)
+#define EW_NUM_HALF(M, ...) EW_NUM(M, __VA_ARGS__) EW_HALF(M, __VA_ARGS__)
 #define EW_NUM(M, ...) EW_INT(M, __VA_ARGS__) EW_FLT(M, __VA_ARGS__)
 #define EW_ALL(M, ...) EW_BOOL_TYPES(M, __VA_ARGS__) EW_NUM(M, __VA_ARGS__)
 #define EW_BITS(M, ...) EW_BOOL_TYPES(M, __VA_ARGS__) EW_INT(M, __VA_ARGS__)
@@ -40,8 +45,23 @@
 
 #define EW_OUT_SAME(S) S
 #define EW_OUT_BOOL(S) uint8_t
+/* By category: parameters, from storage to the expression and back, H for ew_narrow. */
 #define EW_P_INT(k) params->i[k]
 #define EW_P_FLT(k) params->f[k]
+#define EW_P_F16(k) params->f[k]
+#define EW_P_BF16(k) params->f[k]
+#define EW_LOAD_INT(v) (T)(v)
+#define EW_LOAD_FLT(v) (T)(v)
+#define EW_LOAD_F16(v) dt__f16_bits_to_f32(v)
+#define EW_LOAD_BF16(v) dt__bf16_bits_to_f32(v)
+#define EW_STORE_INT(v) (O)(v)
+#define EW_STORE_FLT(v) (O)(v)
+#define EW_STORE_F16(v) dt__f32_to_f16_bits(v)
+#define EW_STORE_BF16(v) dt__f32_to_bf16_bits(v)
+#define EW_H_INT 0
+#define EW_H_FLT 0
+#define EW_H_F16 1
+#define EW_H_BF16 2
 
 /* What every tile function starts with. */
 #define EW_PROLOGUE(C, S, TT, OUT)                                                                 \
@@ -49,6 +69,7 @@
     typedef EW_OUT_##OUT(S) O;                                                                     \
     const T p0 = (T)EW_P_##C(0), p1 = (T)EW_P_##C(1);                                              \
     const int64_t i0 = params->i[0];                                                               \
+    enum { H = EW_H_##C };                                                                         \
     O *o = out;                                                                                    \
     (void)p0, (void)p1, (void)i0
 
@@ -58,8 +79,8 @@
     static void name##_##E(int64_t n, void *out, const void *const *in, const int64_t *step,       \
                            const dt_params *params)
 
-#define EW_FILL(...)                                                                               \
-    const O v = (O)(__VA_ARGS__);                                                                  \
+#define EW_FILL(C, ...)                                                                            \
+    const O v = EW_STORE_##C(__VA_ARGS__);                                                         \
     EW_LOOP o[i] = v
 
 #define EW_TILE1(E, C, S, TT, name, OUT, ...)                                                      \
@@ -68,12 +89,12 @@
         const S *a = in[0];                                                                        \
         if (step[0]) {                                                                             \
             EW_LOOP {                                                                              \
-                const T x = (T)a[i];                                                               \
-                o[i] = (O)(__VA_ARGS__);                                                           \
+                const T x = EW_LOAD_##C(a[i]);                                                     \
+                o[i] = EW_STORE_##C(__VA_ARGS__);                                                  \
             }                                                                                      \
         } else {                                                                                   \
-            const T x = (T)a[0];                                                                   \
-            EW_FILL(__VA_ARGS__);                                                                  \
+            const T x = EW_LOAD_##C(a[0]);                                                         \
+            EW_FILL(C, __VA_ARGS__);                                                               \
         }                                                                                          \
     }
 
@@ -83,24 +104,24 @@
         const S *a = in[0], *b = in[1];                                                            \
         if (step[0] & step[1]) {                                                                   \
             EW_LOOP {                                                                              \
-                const T x = (T)a[i], y = (T)b[i];                                                  \
-                o[i] = (O)(__VA_ARGS__);                                                           \
+                const T x = EW_LOAD_##C(a[i]), y = EW_LOAD_##C(b[i]);                              \
+                o[i] = EW_STORE_##C(__VA_ARGS__);                                                  \
             }                                                                                      \
         } else if (step[0]) {                                                                      \
-            const T y = (T)b[0];                                                                   \
+            const T y = EW_LOAD_##C(b[0]);                                                         \
             EW_LOOP {                                                                              \
-                const T x = (T)a[i];                                                               \
-                o[i] = (O)(__VA_ARGS__);                                                           \
+                const T x = EW_LOAD_##C(a[i]);                                                     \
+                o[i] = EW_STORE_##C(__VA_ARGS__);                                                  \
             }                                                                                      \
         } else if (step[1]) {                                                                      \
-            const T x = (T)a[0];                                                                   \
+            const T x = EW_LOAD_##C(a[0]);                                                         \
             EW_LOOP {                                                                              \
-                const T y = (T)b[i];                                                               \
-                o[i] = (O)(__VA_ARGS__);                                                           \
+                const T y = EW_LOAD_##C(b[i]);                                                     \
+                o[i] = EW_STORE_##C(__VA_ARGS__);                                                  \
             }                                                                                      \
         } else {                                                                                   \
-            const T x = (T)a[0], y = (T)b[0];                                                      \
-            EW_FILL(__VA_ARGS__);                                                                  \
+            const T x = EW_LOAD_##C(a[0]), y = EW_LOAD_##C(b[0]);                                  \
+            EW_FILL(C, __VA_ARGS__);                                                               \
         }                                                                                          \
     }
 
@@ -163,6 +184,7 @@
 #define EW_LIST_FLT(name) EW_ENTRIES(FLT, name)
 #define EW_LIST_INT(name) EW_ENTRIES(INT, name)
 #define EW_LIST_NUM(name) EW_ENTRIES(NUM, name)
+#define EW_LIST_NUM_HALF(name) EW_ENTRIES(NUM_HALF, name)
 #define EW_LIST_ALL(name) EW_ENTRIES(ALL, name)
 #define EW_LIST_BITS(name) EW_ENTRIES(BITS, name)
 #define EW_LIST_RAW(name) EW_ENTRIES_RAW(name)
