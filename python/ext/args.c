@@ -481,6 +481,8 @@ int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method, PyOb
                      Py_ssize_t nobjects, PyObject *kwnames, dt_py_args *args) {
     dt_op_call_init(&args->call, (dt_op_id)spec->op->id);
     args->call.nargs = spec->count;
+    /* A parse that fails half-way is followed by dt_py_args_fini. */
+    for (int i = 0; i < spec->count; i++) args->call.args[i].kind = DT_ARG_NONE;
     args->ndims = args->nlist = args->list_capacity = 0;
     args->out = NULL;
     uint32_t given = 0;
