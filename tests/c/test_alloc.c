@@ -287,6 +287,7 @@ static void *churn(void *context) {
         size_t size = (size_t)test_random_in(&seed, 1, 3 << 20) >> test_random_in(&seed, 0, 16);
         void *p = dt_alloc(size % 5000), *q = dt_bytes_alloc(size);
         require(p != NULL && q != NULL);
+        (void)test_memory(); /* under the lock of the slabs */
         dt_free(p, size % 5000);
         dt_bytes_free(q, size);
     }

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/alloc.h"
@@ -156,6 +157,33 @@ START_TEST(large_blocks_fit_within_a_quarter) {
 }
 END_TEST
 
+/* The size of the address space. */
+static int64_t mapped_bytes(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%ld", &pages), 1);
+    fclose(file);
+    return (int64_t)pages * 4096;
+}
+
+START_TEST(nothing_stays_mapped) {
+    int64_t start = 0;
+    for (int round = 0; round < 20; round++) {
+        dt_memory_cache_empty();
+        if (round == 5) start = mapped_bytes();
+        /* Two of a size that is no multiple of a huge page: one must be moved to its alignment. */
+        char *p = checked_alloc(9 * MB), *q = checked_alloc(9 * MB);
+        dt_bytes_free(p, 9 * MB);
+        p = checked_alloc(8 * MB); /* cut from it */
+        dt_bytes_free(p, 8 * MB);
+        dt_bytes_free(q, 9 * MB);
+    }
+    dt_memory_cache_empty();
+    ck_assert_int_lt(mapped_bytes() - start, TEST_SANITIZED ? 4 << 20 : 1 << 20);
+}
+END_TEST
+
 START_TEST(large_blocks_lie_on_huge_pages) {
     for (size_t size = 4 * MB; size <= 40 * MB; size += 3 * MB + 12345) {
         char *p = checked_alloc(size);
@@ -258,7 +286,7 @@ int main(void) {
     TEST_CASE(suite, "counters", peak, limit);
 #if CACHES
     TEST_CASE(suite, "caches", blocks_are_reused, large_blocks_fit_within_a_quarter,
-              large_blocks_lie_on_huge_pages, the_cache_is_bounded,
+              nothing_stays_mapped, large_blocks_lie_on_huge_pages, the_cache_is_bounded,
               caches_are_emptied_before_failing);
 #endif
     TEST_CASE(suite, "threads", stress_across_threads);

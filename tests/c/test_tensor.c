@@ -243,6 +243,9 @@ START_TEST(partial_overlap) {
     /* other shapes over the same bytes; something with nothing */
     ck_assert(overlap(1, DIMS(64), DIMS(1), 0, 2, DIMS(8, 8), DIMS(8, 1), 0));
     ck_assert(!overlap(1, DIMS(0), DIMS(1), 3, 1, DIMS(64), DIMS(1), 0));
+    /* x[0], x[5] with x[5]; with x[3] */
+    ck_assert(overlap(1, DIMS(2), DIMS(5), 0, 1, DIMS(1), DIMS(1), 5));
+    ck_assert(!overlap(1, DIMS(2), DIMS(5), 0, 1, DIMS(1), DIMS(1), 3));
     /* an expanded read of what is written */
     ck_assert(overlap(1, DIMS(8), DIMS(1), 0, 1, DIMS(8), DIMS(0), 0));
 }
