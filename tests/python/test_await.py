@@ -258,10 +258,7 @@ def test_polling_with_timeouts_leaves_nothing(run: Run) -> None:
 
     async def main() -> None:
         t = held(0.5)
-        loop = asyncio.get_running_loop()
-        await asyncio.wait([asyncio.ensure_future(t)], timeout=0.001)
         seen = []
-        make = loop.create_future
         for _ in range(50):
             task = asyncio.ensure_future(t)
             await asyncio.sleep(0)
@@ -271,7 +268,6 @@ def test_polling_with_timeouts_leaves_nothing(run: Run) -> None:
             del task
         gc.collect()
         assert [ref() for ref in seen] == [None] * 50
-        assert make is not None
         await t
 
     run(main())
@@ -476,7 +472,7 @@ def test_gather_is_also_torchs_op() -> None:
 
 @pytest.mark.parametrize("bad", [(1,), ([1, 2],), ("x", "y"), (None,)])
 def test_gather_refuses_what_is_no_tensor(bad: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError, match="must be a dtorch.Tensor"):
+    with pytest.raises(TypeError, match=r"must be a dtorch\.Tensor"):
         dtorch.gather(*bad)
 
 

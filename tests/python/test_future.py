@@ -156,7 +156,9 @@ def test_other_combinators(run: Run) -> None:
             assert value[0] == 5.0
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(held(0.3).to_torch_async(), 0.01)
-        found = await asyncio.gather(fresh(), failing(0.01).to_torch_async(), return_exceptions=True)
+        found = await asyncio.gather(
+            fresh(), failing(0.01).to_torch_async(), return_exceptions=True
+        )
         assert found[0][0] == 5.0
         assert isinstance(found[1], RuntimeError)
 
@@ -411,11 +413,12 @@ def test_pending_future_is_kept_by_its_callback_only(run: Run) -> None:
 def test_callback_cycle_is_let_go(run: Run) -> None:
     async def main() -> None:
         future = held(0.02).to_torch_async()
-        future.add_done_callback(lambda _: future)  # future -> node -> lambda -> future
+        cell = [future]
+        future.add_done_callback(lambda _: cell)  # future -> node -> lambda -> future
         kept = weakref.ref(future)
         await future
         await asyncio.sleep(0.01)
-        del future
+        del future, cell
         gc.collect()
         assert kept() is None
 

@@ -62,7 +62,7 @@ def script(body: str, loop: str = "asyncio", seconds: float = 30) -> str:
         "x = failing(3600)",
         "x = failing(0); time.sleep(0.1)",
         "x = held(3600); it = x.__await__()",
-        "x = held(3600).__reduce__ if False else held(3600); f = dtorch.gather(x, x)",
+        "x = held(3600); f = dtorch.gather(x, x)",
         "import atexit; atexit.register(lambda: big().sum().item())",
         "sys.modules.pop('dtorch'); x = big()",
         "import gc; gc.disable(); x = big(); x.me = x",
@@ -286,7 +286,7 @@ def test_fork_inside_a_coroutine(loop: str) -> None:
                 tasks = [asyncio.ensure_future(pending) for _ in range(3)]
                 await asyncio.sleep(0.01)
                 print(child(run))
-                assert (await asyncio.gather(*tasks)) == [pending] * 3 or True
+                await asyncio.gather(*tasks)
                 assert all(task.result() is pending for task in tasks)
                 print("parent goes on")
 

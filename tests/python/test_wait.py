@@ -37,8 +37,19 @@ def interrupt_after(seconds: float) -> threading.Timer:
 # --- the policy --------------------------------------------------------------------------------
 
 
-def test_warns_once_for_each_place(run: Run) -> None:
+def test_blocking_read_in_a_running_loop_warns(run: Run) -> None:
     """Case 8, second half."""
+    place = compile("t.tolist()", f"<place {time.monotonic_ns()}>", "exec")
+
+    async def main() -> None:
+        with pytest.warns(dtorch.BlockingWarning, match=r"Tensor\.tolist\(\) waits for a tensor"):
+            exec(place, {"t": held(0.01)})
+
+    run(main())
+
+
+def test_warns_once_for_each_place() -> None:
+    """By file, line and instruction, for the life of the process."""
 
     def read(t: Any) -> float:
         return float(t[0].item())
@@ -63,8 +74,7 @@ def test_warns_once_for_each_place(run: Run) -> None:
         assert "item" in str(caught[0].message)
         assert "await the tensor first" in str(caught[0].message)
 
-    dtorch.ones(1)
-    run(main())
+    asyncio.run(main())
 
 
 def test_no_warning_where_nothing_blocks(run: Run) -> None:
