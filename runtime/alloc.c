@@ -87,7 +87,7 @@ static inline unsigned class_of(size_t size) { return class_of_units[(size + UNI
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_COLOURS 16    /* header positions: else all headers fall into one set of L1 */
 #define REGION_SLABS 64    /* slabs mapped at once */
-#define POOL_KEEP 64       /* free slabs whose pages stay resident */
+#define POOL_KEEP 256      /* free slabs whose pages stay resident */
 #define CARVE_BYTES 2048   /* blocks are threaded into the free list this many bytes at a time */
 #define COLLECT_BLOCKS 256 /* remote blocks sorted at most by one refill */
 
@@ -186,6 +186,11 @@ static slab *take_slab_locked(void) {
     return s;
 }
 
+/* Where a slab's blocks begin: behind its header, at a multiple of 64. */
+static uint32_t first_offset(const slab *s) {
+    return (uint32_t)(((uintptr_t)(s + 1) + 63) / 64 * 64 % SLAB_BYTES);
+}
+
 static slab *take_slab(heap *h, unsigned cls) {
     pthread_mutex_lock(&lock);
     slab *s = take_slab_locked();
@@ -194,8 +199,7 @@ static slab *take_slab(heap *h, unsigned cls) {
     s->heap = h;
     s->free = NULL;
     s->used = 0;
-    s->bump = (uint32_t)((char *)(s + 1) - (char *)((uintptr_t)s & ~(SLAB_BYTES - 1)));
-    s->bump = (s->bump + 63) / 64 * 64;
+    s->bump = first_offset(s);
     s->block_size = class_size[cls];
     s->cls = (uint8_t)cls;
     s->listed = true;
@@ -285,6 +289,29 @@ static bool carve(slab *s) {
     return true;
 }
 
+/* I3 and I4 for one slab. */
+static bool slab_is_valid(const heap *h, const slab *s, unsigned cls) {
+    uint32_t carved = (s->bump - first_offset(s)) / s->block_size, free = 0;
+    for (const block *b = s->free; b != NULL && free <= carved; b = b->next) {
+        if (slab_of(b) != s) return false;
+        free++;
+    }
+    return s->heap == h && s->cls == cls && s->block_size == class_size[cls] && s->listed &&
+           s->bump <= SLAB_BYTES && s->used + free == carved;
+}
+
+/* The slabs of one class that the heap knows of. */
+static __attribute__((unused)) bool class_is_valid(const heap *h, unsigned cls) {
+    const slab *current = h->current[cls], *prev = NULL;
+    int empty = 0;
+    if (current != &no_slab && !slab_is_valid(h, current, cls)) return false;
+    for (const slab *s = h->avail[cls]; s != NULL; prev = s, s = s->next) {
+        if (s == current || s->prev != prev || !slab_is_valid(h, s, cls)) return false;
+        empty += s->used == 0;
+    }
+    return empty == h->has_empty[cls];
+}
+
 /* Replaces a current slab that has nothing left. */
 static slab *next_slab(heap *h, unsigned cls) {
     slab *s = h->avail[cls];
@@ -310,6 +337,7 @@ static __attribute__((noinline, unused)) void *refill(heap *h, unsigned cls) {
     block *b = s->free;
     s->free = b->next;
     s->used++;
+    DT_DEBUG_ASSERT(class_is_valid(h, cls));
     return b;
 }
 
