@@ -4,7 +4,7 @@
  * that writes it starts (dt_storage_materialize), except for small ones, whose bytes sit behind the
  * header.  Three parties keep notes in it, each in fields of its own:
  *   client      (under the client lock: the GIL in Python, a mutex in C tests): last_write
- *   controller  (the controller thread only): graph_queue
+ *   controller  (the controller thread only): graph_queue, graph_owner
  *   anyone      atomics: refs, readers, writers, exports, version, data, failure
  *
  * I1: readers/writers count tasks submitted and not yet ended that read/write the bytes; the client
@@ -48,6 +48,7 @@ typedef struct dt_storage {
     size_t bytes;
     uint16_t flags;
     _Atomic(uint8_t) derived;       /* someone keeps what he made of the bytes, see below */
+    uint8_t graph_owner;            /* controller: whose graph_queue that is, see graph.h */
     _Atomic(uint32_t) version;      /* raised by every write, for autograd later */
     struct dt_future *last_write;   /* client lock; owned reference, NULL when known to be ready */
     _Atomic(struct dt_error *) failure; /* owned; why the bytes are no good, see I4 */

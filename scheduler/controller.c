@@ -118,7 +118,7 @@ static void on_io_ended(void *context, dt_task *task) { end_here(context, task);
 static void link_task(dt_sched *s, dt_task *task) {
     if (!task->direct) set_state(task, DT_TASK_LINKED);
     task->linked = true;
-    dt_status status = dt__graph_link(task);
+    dt_status status = dt__graph_link(task, s->owner);
     if (task->direct) {
         DT_ASSERT(status == DT_OK);
         return;

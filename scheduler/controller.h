@@ -43,7 +43,8 @@ struct dt_sched {
     /* fixed after start */
     _Alignas(64) dt_pool *pool;
     dt_io_engine *io;
-    void *block; /* the memory that this struct lies in */
+    uint8_t owner; /* this scheduler's number, see graph.h */
+    void *block;   /* the memory that this struct lies in */
     int64_t records_max;
     pthread_t thread;
 

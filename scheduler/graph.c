@@ -14,7 +14,11 @@
 
 static bool is_first(const dt_graph_access *a) { return a->storage->graph_queue == a; }
 
-static void append(dt_task *task, dt_storage *s, bool write) {
+static void append(dt_task *task, dt_storage *s, bool write, uint8_t owner) {
+    if (DT_UNLIKELY(s->graph_owner != owner)) {
+        s->graph_queue = NULL;
+        s->graph_owner = owner;
+    }
     dt_graph_access *first = s->graph_queue;
     dt_graph_access *last = first != NULL ? first->prev : NULL;
     /* Outputs come first, so an access of this task that is there already covers this one too. */
@@ -34,7 +38,7 @@ static void append(dt_task *task, dt_storage *s, bool write) {
     if (!a->granted) task->blockers++;
 }
 
-dt_status dt__graph_link(dt_task *task) {
+dt_status dt__graph_link(dt_task *task, uint8_t owner) {
     const dt_call *call = &task->call;
     int operands = call->nout + call->nin;
     if (DT_UNLIKELY(operands > task->accesses_capacity)) {
@@ -43,9 +47,10 @@ dt_status dt__graph_link(dt_task *task) {
         task->accesses = more;
         task->accesses_capacity = operands;
     }
-    for (int k = 0; k < call->nout; k++) append(task, dt_call_out(call, k)->storage, true);
+    for (int k = 0; k < call->nout; k++) append(task, dt_call_out(call, k)->storage, true, owner);
     for (int k = 0; k < call->nin; k++)
-        if (dt_call_in(call, k) != NULL) append(task, dt_call_in(call, k)->storage, false);
+        if (dt_call_in(call, k) != NULL)
+            append(task, dt_call_in(call, k)->storage, false, owner);
     return DT_OK;
 }
 

@@ -26,10 +26,12 @@ typedef struct dt_graph_access {
     bool granted;
 } dt_graph_access;
 
-/* Appends the task's accesses to the queues; task->blockers says how many are not granted. Fails
+/* Appends the task's accesses to the queues; task->blockers says how many are not granted.  `owner`
+ * numbers the scheduler: a queue that another one left behind is a forked child's copy of what the
+ * parent was doing; it points at tasks that nobody will retire here, and is dropped unseen.  Fails
  * (nothing linked) only when a call was moved in that has more operands than the task has room for
  * and memory is out. */
-dt_status dt__graph_link(dt_task *task) DT_MUST_CHECK;
+dt_status dt__graph_link(dt_task *task, uint8_t owner) DT_MUST_CHECK;
 
 /* Removes them. ready(context, t) is called for every task whose last blocker this was. */
 void dt__graph_unlink(dt_task *task, void (*ready)(void *context, dt_task *task), void *context);

@@ -155,7 +155,9 @@ static void pump(dt_io_engine *engine, dt_io_ended ended, void *context) {
     while (engine->first != NULL && engine->free != NULL) {
         dt_task *task = dequeue(engine);
         if (task->io.issued == 0) {
-            dt_status status = dt_storage_materialize(task->call.operands[0]->storage);
+            dt_storage *storage = task->call.operands[0]->storage;
+            dt_status status = task->kind == DT_TASK_WRITE ? dt__task_materialize_input(storage)
+                                                           : dt_storage_materialize(storage);
             if (status != DT_OK) dt__task_fail(task, status);
         }
         if (!is_issued(task)) issue_piece(engine, task);

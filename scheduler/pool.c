@@ -112,7 +112,7 @@ static void notify(worker *w, int64_t now_ns) {
 
 /* ---- one task ------------------------------------------------------------------------------- */
 
-/* Whether the task is to be computed; it has an error otherwise. */
+/* Whether the task may run; it has an error otherwise. */
 static bool prepare(worker *w, dt_task *task) {
     if (DT_UNLIKELY(atomic_load_explicit(&w->pool->shut_down, memory_order_relaxed))) {
         dt__task_fail(task, dt_fail(DT_E_SHUTDOWN, "the dtorch runtime has been shut down"));
@@ -123,6 +123,7 @@ static bool prepare(worker *w, dt_task *task) {
         task->error = dt_error_retain(failure);
         return false;
     }
+    if (task->kind != DT_TASK_COMPUTE) return true;
     dt_status status = dt_call_materialize(&task->call);
     if (DT_UNLIKELY(status != DT_OK)) dt__task_fail(task, status);
     return status == DT_OK;

@@ -7,6 +7,7 @@
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "scheduler/task.h"
 
 static inline int task_state(const dt_task *task) {
     return atomic_load_explicit(&task->state, memory_order_relaxed);
@@ -64,7 +65,7 @@ static bool may_append(const dt_task *tail, const dt_task *task, bool others_wai
 dt_status dt__run_materialize_inputs(dt_task *task) {
     for (int k = 0; k < task->accesses_count; k++) {
         dt_graph_access *a = &task->accesses[k];
-        if (!a->write && a->granted) DT_TRY(dt_storage_materialize(a->storage));
+        if (!a->write && a->granted) DT_TRY(dt__task_materialize_input(a->storage));
     }
     return DT_OK;
 }

@@ -26,6 +26,13 @@ static int64_t monotonic_ns(void *context) {
     return dt_clock_ns();
 }
 
+/* Differs between a scheduler and those of parent processes, whose traces a fork leaves in storages;
+ * the counter is inherited. Never 0, which is what a new storage says. */
+static uint8_t next_owner(void) {
+    static _Atomic(uint32_t) starts;
+    return (uint8_t)(atomic_fetch_add_explicit(&starts, 1, memory_order_relaxed) % 255 + 1);
+}
+
 /* ---- what workers tell ---------------------------------------------------------------------- */
 
 static void on_task_ended(void *context, dt_task *task) {
@@ -90,6 +97,7 @@ dt_status dt_sched_start(const dt_sched_options *options, dt_sched **out) {
     dt_sched *s = (dt_sched *)(((uintptr_t)block + SCHED_ALIGN - 1) & ~(uintptr_t)(SCHED_ALIGN - 1));
     memset(s, 0, sizeof *s);
     s->block = block;
+    s->owner = next_owner();
     s->records_max = options->records_max != 0 ? options->records_max : RECORDS_MAX;
     s->controller.clock.now_ns = monotonic_ns;
     init_locks(s);

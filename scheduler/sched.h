@@ -43,7 +43,8 @@ typedef enum dt_task_kind {
     DT_TASK_COMPUTE, /* call.kernel on a worker */
     DT_TASK_READ,    /* io: file bytes -> operand 0 (an output, contiguous) */
     DT_TASK_WRITE,   /* io: operand 0 (an input, contiguous) -> file */
-    DT_TASK_FENCE,   /* nothing to run: ends when what it reads is ready */
+    DT_TASK_FENCE,   /* nothing to run: ends when what it reads is ready; as an output, when all that
+                        use it have ended (the bytes are not written) */
     DT_TASK_TIMER,   /* io.delay_ns after submission */
 } dt_task_kind;
 

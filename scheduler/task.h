@@ -10,6 +10,13 @@
  * with the task before, and its inputs have their memory. Client lock. */
 bool dt__task_raise_counts(dt_task *task);
 
+/* The memory of a storage that is read though nobody has ever written it. (dt_storage_materialize
+ * alone would also tell that the bytes change.) Controller. */
+static inline dt_status dt__task_materialize_input(dt_storage *s) {
+    if (atomic_load_explicit(&s->data, memory_order_acquire) != NULL) return DT_OK;
+    return dt_storage_materialize(s);
+}
+
 /* Makes this thread's current error the task's (the first one stays). The owner of the task. */
 void dt__task_fail(dt_task *task, dt_status status);
 

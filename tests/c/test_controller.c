@@ -249,6 +249,25 @@ START_TEST(chain_costs_few_hops) {
 }
 END_TEST
 
+/* Workers tell of what ended in the middle of a run, so that the controller can make it longer. */
+START_TEST(run_is_prolonged_while_it_runs) {
+    dt_sched *s = start(2, _i);
+    dt_tensor *t = fake_full(8, 0);
+    for (int k = 0; k < 100; k++) {
+        dt_task *task = fake_task(&ends, t, t, 1, NULL, 0, 1);
+        task->call.params.i[FAKE_BUSY_NS] = 1000000;
+        task->call.params.i[FAKE_COST_NS] = 10000; /* so 20 of them make a run */
+        dt_sched_submit(s, task);
+    }
+    fake_await(&ends, 100);
+    fake_drain(s);
+    ck_assert_int_le(stats_of(s).runs, 3);
+    ck_assert_int_eq(*fake_at(t, 7), 100);
+    dt_tensor_release(t);
+    stop(s);
+}
+END_TEST
+
 START_TEST(independent_chains_run_side_by_side) {
     dt_sched *s = start(2, _i);
     dt_tensor *gate = submit_gate(s, 10000000);
@@ -330,6 +349,7 @@ int main(void) {
     tcase_add_loop_test(tcase, lone_task_is_direct, 0, 2);
     tcase_add_loop_test(tcase, followers_of_direct_tasks, 0, 2);
     tcase_add_loop_test(tcase, chain_costs_few_hops, 0, 2);
+    tcase_add_loop_test(tcase, run_is_prolonged_while_it_runs, 0, 2);
     tcase_add_loop_test(tcase, independent_chains_run_side_by_side, 0, 2);
     tcase_add_loop_test(tcase, chains_share_workers, 0, 2);
     tcase_add_loop_test(tcase, ready_tasks_start_in_program_order, 0, 2);

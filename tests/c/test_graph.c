@@ -68,7 +68,7 @@ START_TEST(read_after_write_and_write_after_read) {
     dt_task *w1 = make_task(1, 0), *r2 = make_task(2, 1), *r3 = make_task(4, 1);
     dt_task *w4 = make_task(1, 0), *r5 = make_task(8, 1);
     dt_task *all[] = {w1, r2, r3, w4, r5};
-    for (int k = 0; k < 5; k++) ck_assert_ok(dt__graph_link(all[k]));
+    for (int k = 0; k < 5; k++) ck_assert_ok(dt__graph_link(all[k], 1));
     ck_assert_int_eq(w1->blockers, 0);
     ck_assert_int_eq(r2->blockers, 1);
     ck_assert_int_eq(w4->blockers, 1);
@@ -100,8 +100,8 @@ START_TEST(one_access_for_each_storage) {
     ck_assert_ok(dt_task_new(DT_TASK_COMPUTE, 0, 3, &twice));
     for (int k = 0; k < 3; k++) twice->call.operands[k] = dt_tensor_retain(tensors[k / 2]);
     twice->seq = ++seq;
-    ck_assert_ok(dt__graph_link(task));
-    ck_assert_ok(dt__graph_link(twice));
+    ck_assert_ok(dt__graph_link(task, 1));
+    ck_assert_ok(dt__graph_link(twice, 1));
     ck_assert_int_eq(task->accesses_count, 1);
     ck_assert_int_eq(task->blockers, 0);
     ck_assert_int_eq(twice->accesses_count, 2);
@@ -146,7 +146,7 @@ START_TEST(random_programs_agree_with_the_model) {
             unsigned ins = (unsigned)(test_random(&seed) & test_random(&seed)) % (1u << STORAGES);
             if (test_random(&seed) % 8 == 0) outs = 0;
             window[count] = make_task(outs, ins);
-            ck_assert_ok(dt__graph_link(window[count]));
+            ck_assert_ok(dt__graph_link(window[count], 1));
             count++;
         } else {
             int k;
@@ -183,9 +183,9 @@ START_TEST(direct_task_leaves_out_of_order) {
     make_tensors();
     dt_task *p = make_task(0, 1), *direct = make_task(1, 0), *reader = make_task(2, 1);
     direct->direct = true;
-    ck_assert_ok(dt__graph_link(p));
-    ck_assert_ok(dt__graph_link(direct));
-    ck_assert_ok(dt__graph_link(reader));
+    ck_assert_ok(dt__graph_link(p, 1));
+    ck_assert_ok(dt__graph_link(direct, 1));
+    ck_assert_ok(dt__graph_link(reader, 1));
     ready_list list = {0};
     dt__graph_unlink(direct, on_ready, &list);
     check_queues();
@@ -213,7 +213,7 @@ START_TEST(large_call_moved_in) {
         dt_call_move(&task->call, &call);
         task->seq = ++seq;
         if (fail) dt_alloc_fail_at(1, false);
-        dt_status status = dt__graph_link(task);
+        dt_status status = dt__graph_link(task, 1);
         dt_alloc_fail_at(0, false);
         ck_assert_int_eq(status, fail ? DT_E_NO_MEMORY : DT_OK);
         ck_assert_int_eq(task->accesses_count, fail ? 0 : STORAGES);
@@ -226,10 +226,30 @@ START_TEST(large_call_moved_in) {
 }
 END_TEST
 
+/* What the scheduler of a parent process left behind blocks nobody in a forked child. */
+START_TEST(queue_of_another_owner_is_dropped) {
+    make_tensors();
+    dt_task *stale = make_task(1, 2), *writer = make_task(3, 0), *reader = make_task(0, 1);
+    ck_assert_ok(dt__graph_link(stale, 1));
+    ck_assert_ok(dt__graph_link(writer, 2));
+    ck_assert_ok(dt__graph_link(reader, 2));
+    ck_assert_int_eq(writer->blockers, 0);
+    ck_assert_int_eq(reader->blockers, 1);
+    ready_list list = {0};
+    dt__graph_unlink(writer, on_ready, &list);
+    dt__graph_unlink(reader, on_ready, &list);
+    stale->accesses_count = 0;
+    dt__task_destroy(stale);
+    dt__task_destroy(writer);
+    dt__task_destroy(reader);
+    release_tensors();
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("graph");
     TEST_CASE(suite, "rules", read_after_write_and_write_after_read, one_access_for_each_storage,
-              direct_task_leaves_out_of_order, large_call_moved_in);
+              direct_task_leaves_out_of_order, large_call_moved_in, queue_of_another_owner_is_dropped);
     TCase *tcase = tcase_create("random");
     tcase_add_loop_test(tcase, random_programs_agree_with_the_model, 0, 8);
     suite_add_tcase(suite, tcase);

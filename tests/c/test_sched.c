@@ -367,7 +367,8 @@ END_TEST
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 
-static int child_of_fork(dt_sched *old) {
+/* `busy` has a reader and a writer under way in the parent. */
+static int child_of_fork(dt_sched *old, dt_tensor *busy) {
     dt_sched_abandon(old);
     dt_sched_options options = {.threads = 2};
     dt_sched *s;
@@ -377,6 +378,10 @@ static int child_of_fork(dt_sched *old) {
     dt_sched_submit(s, fake_task(&own, out, x, 2, NULL, 0, 1));
     fake_await(&own, 1);
     if (*fake_at(out, 7) != 9) return 2;
+    dt_sched_submit(s, fake_task(&own, busy, NULL, 0, NULL, 0, 6));
+    dt_sched_submit(s, fake_task(&own, out, busy, 2, NULL, 0, 0));
+    fake_await(&own, 3);
+    if (own.failed != 0 || *fake_at(out, 7) != 12) return 3;
     dt_tensor_release(x);
     dt_tensor_release(out);
     dt_sched_stop(s);
@@ -388,20 +393,22 @@ START_TEST(forked_child_starts_anew) {
     return; /* ThreadSanitizer does not support threads in the child */
 #endif
     dt_sched *s = start(2, _i);
+    dt_tensor *busy = fake_full(8, 1);
     for (int round = 0; round < 5; round++) {
         for (int k = 0; k < 20; k++) {
-            dt_task *task = fake_task(&ends, NULL, NULL, 0, NULL, 0, 0);
+            dt_task *task = fake_task(&ends, k % 3 ? NULL : busy, busy, 1, NULL, 0, 0);
             task->call.params.i[FAKE_BUSY_NS] = k % 2 ? 2000000 : 1000;
             dt_sched_submit(s, task);
         }
         pid_t pid = fork();
-        if (pid == 0) _exit(child_of_fork(s));
+        if (pid == 0) _exit(child_of_fork(s, busy));
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert_int_eq(status, 0);
     }
     fake_await(&ends, 100);
     ck_assert_int_eq(ends.failed, 0);
+    dt_tensor_release(busy);
     stop(s);
 }
 END_TEST
