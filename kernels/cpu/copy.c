@@ -12,6 +12,7 @@
 #include "kernels/cpu/cast.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/iter.h"
+#include "kernels/cpu/turn.h"
 #include "runtime/assert.h"
 
 #define RUN_MAX 1024
@@ -66,85 +67,30 @@ static void fill_any(const dt_tensor *out, const void *value, int64_t begin, int
 
 /* ---- turned blocks -------------------------------------------------------------------------------- */
 
-/* The dim along which the input is contiguous, when it is not the output's; 0: no block is turned. */
-static int turned_dim(const dt__iter *it) {
-    if (it->strides[1][0] == it->size[1] || it->strides[1][0] == 0 || it->shape[0] < 4) return 0;
-    for (int d = 1; d < it->rank; d++)
-        if (it->strides[1][d] == it->size[1] && it->shape[d] >= 4) return d;
-    return 0;
-}
-
-#define TURN(T)                                                                                    \
-    do {                                                                                           \
-        T *t = to;                                                                                 \
-        for (int64_t c = 0; c < columns; c++) {                                                    \
-            const T *s = (const T *)(from + c * stride);                                           \
-            for (int64_t r = 0; r < rows; r++) t[r * PITCH + c] = s[r];                            \
-        }                                                                                          \
-    } while (0)
-
-/* Rows of the output from columns of the input: each of those is contiguous, `stride` bytes apart. */
-static void turn(int64_t size, int64_t rows, int64_t columns, const char *from, int64_t stride,
-                 void *to) {
-    switch (size) {
-    case 1: TURN(uint8_t); break;
-    case 2: TURN(uint16_t); break;
-    case 4: TURN(uint32_t); break;
-    default: DT_ASSERT(size == 8); TURN(uint64_t);
-    }
-}
-
-typedef struct turned {
-    const dt__iter *it;
-    int dim;
-    dt_dtype from, to;
-    int64_t across, down; /* blocks along dim 0, along `dim` */
-} turned;
-
-static void turn_block(const turned *t, const char *from, char *to, int64_t columns, int64_t rows) {
-    const dt__iter *it = t->it;
-    _Alignas(64) unsigned char block[BLOCK * PITCH * ELEMENT_MAX];
-    _Alignas(64) unsigned char line[BLOCK * ELEMENT_MAX];
-    turn(it->size[1], rows, columns, from, it->strides[1][0], block);
-    for (int64_t r = 0; r < rows; r++) {
-        const void *row = block + r * PITCH * it->size[1];
-        char *dst = to + r * it->strides[0][t->dim];
-        if (it->strides[0][0] == it->size[0]) {
-            dt_cast(columns, dst, t->to, row, t->from);
-            continue;
-        }
-        dt_cast(columns, line, t->to, row, t->from);
-        dt__scatter(it->size[0], columns, dst, it->strides[0][0], line);
-    }
-}
-
-/* Block number -> its place: along dim 0 first, then `dim`, then the other dims. */
-static void turn_numbered(const turned *t, int64_t number) {
-    const dt__iter *it = t->it;
-    int64_t c = number % t->across * BLOCK, r = number / t->across % t->down * BLOCK;
-    int64_t rest = number / t->across / t->down, offset[2];
-    for (int k = 0; k < 2; k++) offset[k] = c * it->strides[k][0] + r * it->strides[k][t->dim];
-    for (int d = 1; d < it->rank; d++) {
-        if (d == t->dim) continue;
-        for (int k = 0; k < 2; k++) offset[k] += rest % it->shape[d] * it->strides[k][d];
-        rest /= it->shape[d];
-    }
-    int64_t columns = it->shape[0] - c, rows = it->shape[t->dim] - r;
-    turn_block(t, it->base[1] + offset[1], it->base[0] + offset[0],
-               columns < BLOCK ? columns : BLOCK, rows < BLOCK ? rows : BLOCK);
-}
-
 static void copy_turned(const dt__iter *it, int dim, const dt_part *part, dt_dtype to,
                         dt_dtype from) {
-    turned t = {.it = it, .dim = dim, .from = from, .to = to};
-    t.across = (it->shape[0] + BLOCK - 1) / BLOCK;
-    t.down = (it->shape[dim] + BLOCK - 1) / BLOCK;
-    int64_t count = t.across * t.down;
-    for (int d = 1; d < it->rank; d++)
-        if (d != dim) count *= it->shape[d];
+    _Alignas(64) unsigned char block[BLOCK * PITCH * ELEMENT_MAX];
+    _Alignas(64) unsigned char line[BLOCK * ELEMENT_MAX];
+    dt__blocks blocks = dt__blocks_of(it, dim, BLOCK, BLOCK);
     int64_t parts = part->count < 1 ? 1 : part->count;
-    int64_t begin = count * part->index / parts, end = count * (part->index + 1) / parts;
-    for (int64_t number = begin; number < end; number++) turn_numbered(&t, number);
+    int64_t end = blocks.count * (part->index + 1) / parts;
+    for (int64_t number = blocks.count * part->index / parts; number < end; number++) {
+        dt__cursor at;
+        int64_t columns, rows;
+        dt__blocks_seek(&blocks, number, &at, &columns, &rows);
+        dt__turn(it->size[1], rows, columns, dt__cursor_at(it, &at, 1), it->strides[1][0], block,
+                 PITCH);
+        for (int64_t r = 0; r < rows; r++) {
+            const void *row = block + r * PITCH * it->size[1];
+            char *dst = dt__cursor_at(it, &at, 0) + r * it->strides[0][dim];
+            if (it->strides[0][0] == it->size[0]) {
+                dt_cast(columns, dst, to, row, from);
+                continue;
+            }
+            dt_cast(columns, line, to, row, from);
+            dt__scatter(it->size[0], columns, dst, it->strides[0][0], line);
+        }
+    }
 }
 
 /* ---- everything else ------------------------------------------------------------------------------ */
@@ -202,7 +148,7 @@ static dt_status copy_run(const dt_call *call, const dt_part *part) {
     }
     dt__iter it;
     dt__iter_init(&it, 2, call->operands);
-    int dim = turned_dim(&it);
+    int dim = dt__turned_dim(&it, 1);
     if (dim != 0)
         copy_turned(&it, dim, part, to, from);
     else if (begin < end)

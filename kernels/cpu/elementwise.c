@@ -19,12 +19,15 @@
 #include "kernels/cpu/cpuid.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/iter.h"
+#include "kernels/cpu/turn.h"
 #include "runtime/assert.h"
 #include "runtime/op.h"
 
 #define RUN_MAX 1024          /* elements of a run where some operand needs a buffer */
 #define RUN_MAX_DIRECT 16384  /* elsewhere; also how far a check runs ahead of its division */
 #define ELEMENT_MAX 8         /* bytes */
+#define BLOCK_ACROSS 64       /* a block that is turned: RUN_MAX elements, and in the other */
+#define BLOCK_DOWN 16         /* direction a cache line of f32 */
 
 /* ---- the families ------------------------------------------------------------------------------- */
 
@@ -224,8 +227,12 @@ typedef struct buffers {
 typedef struct staged {
     const ew_op *op;
     const dt_call *call;
+    const dt_params *params;
     dt__iter it;
     dt__cursor at;
+    bool out_direct; /* the tile function writes the output itself */
+    int64_t kept[DT_EW_INPUTS_MAX]; /* elements in b->in[k] that fit every aligned run */
+    const char *turned[DT_EW_INPUTS_MAX]; /* the current row of input k, already gathered */
 } staged;
 
 static void cast_input(const ew_op *op, int k, int64_t n, void *to, const void *from,
@@ -243,28 +250,45 @@ static bool input_needs_cast(const ew_op *op, int k, dt_dtype dtype) {
     return dtype != input_math(op, k) || input_compute(op, k) != dtype;
 }
 
+/* Whether each row of input k is the same, so that one aligned run of several rows fits all. */
+static bool rows_alike(const dt__iter *it, int k) {
+    for (int d = 1; d < it->rank; d++)
+        if (it->strides[k][d] != 0) return false;
+    return true;
+}
+
+/* Where n elements of input k from the cursor on lie one after the other, in the input's dtype. */
+static const void *contiguous_input(const staged *s, int k, int64_t n, void *buffer) {
+    if (s->turned[k] != NULL) return s->turned[k];
+    if (dt__iter_direct(&s->it, k + 1)) return dt__cursor_at(&s->it, &s->at, k + 1);
+    dt__cursor_gather(&s->it, &s->at, k + 1, n, buffer);
+    return buffer;
+}
+
 /* Brings n elements of input k from the cursor on to where the tile function may read them. */
-static const void *stage_input(const staged *s, int k, int64_t n, buffers *b, int64_t *step) {
+static const void *stage_input(staged *s, int k, int64_t n, buffers *b, int64_t *step) {
     const dt_tensor *t = dt_call_in(s->call, k);
     *step = 0;
     if (t == NULL) return &b->slots[k];
     dt_dtype dtype = (dt_dtype)t->dtype;
     bool cast = input_needs_cast(s->op, k, dtype);
-    const void *from = dt__cursor_at(&s->it, &s->at, k + 1);
     if (dt__iter_repeats(&s->it, k + 1)) {
-        if (!cast) return from;
-        cast_input(s->op, k, 1, &b->slots[k], from, dtype, b);
+        const void *one = dt__cursor_at(&s->it, &s->at, k + 1);
+        if (!cast) return one;
+        cast_input(s->op, k, 1, &b->slots[k], one, dtype, b);
         return &b->slots[k];
     }
     *step = 1;
-    if (!dt__iter_direct(&s->it, k + 1)) {
-        void *to = cast ? b->raw : b->in[k];
-        dt__cursor_gather(&s->it, &s->at, k + 1, n, to);
-        from = to;
+    bool aligned = s->at.index[0] == 0;
+    if (aligned && n <= s->kept[k]) return b->in[k];
+    const void *from = contiguous_input(s, k, n, cast ? b->raw : b->in[k]);
+    if (cast) {
+        cast_input(s->op, k, n, b->in[k], from, dtype, b);
+        from = b->in[k];
     }
-    if (!cast) return from;
-    cast_input(s->op, k, n, b->in[k], from, dtype, b);
-    return b->in[k];
+    if (!s->it.by_rows && from == b->in[k])
+        s->kept[k] = aligned && rows_alike(&s->it, k + 1) ? n : 0;
+    return from;
 }
 
 /* Writes the n results in b->out to the output, rounded to `compute` and cast to its dtype. */
@@ -290,8 +314,8 @@ static void unstage_output(const staged *s, int64_t n, buffers *b) {
 }
 
 /* Whether any operand of any run will need a buffer. */
-static bool needs_buffers(const staged *s, bool out_direct) {
-    if (!out_direct) return true;
+static bool needs_buffers(const staged *s) {
+    if (!s->out_direct) return true;
     for (int k = 0; k < s->op->family->nin; k++) {
         const dt_tensor *t = dt_call_in(s->call, k);
         if (t == NULL || dt__iter_repeats(&s->it, k + 1)) continue;
@@ -308,37 +332,97 @@ static double round_through(dt_dtype half, double value) {
     return value;
 }
 
+/* One run of n elements at the cursor. */
+static dt_status run_at_cursor(staged *s, int64_t n, buffers *b) {
+    const void *in[DT_EW_INPUTS_MAX];
+    int64_t step[DT_EW_INPUTS_MAX];
+    for (int k = 0; k < s->op->family->nin; k++) in[k] = stage_input(s, k, n, b, &step[k]);
+    void *to = s->out_direct ? (void *)dt__cursor_at(&s->it, &s->at, 0) : b->out;
+    DT_TRY(run_tile(s->op, n, to, in, step, s->params));
+    if (!s->out_direct) unstage_output(s, n, b);
+    return DT_OK;
+}
+
+static dt_status run_in_order(staged *s, int64_t begin, int64_t end, buffers *b) {
+    int64_t limit = needs_buffers(s) ? RUN_MAX : RUN_MAX_DIRECT;
+    int64_t row = s->it.by_rows ? 1 : s->it.shape[0];
+    dt__cursor_seek(&s->it, &s->at, begin);
+    while (s->at.position < end) {
+        /* Runs of several rows end where a row does, so that the next one is aligned. */
+        int64_t most = limit - limit % row - s->at.position % row;
+        int64_t n = dt__cursor_run(&s->it, &s->at, most, end);
+        DT_TRY(run_at_cursor(s, n, b));
+        dt__cursor_next(&s->it, &s->at, n);
+    }
+    return DT_OK;
+}
+
+/* ---- operands whose rows run along another dim ---- */
+
+typedef struct turned_buffers {
+    _Alignas(64) unsigned char block[DT_EW_INPUTS_MAX][RUN_MAX * ELEMENT_MAX];
+} turned_buffers;
+
+static void turn_inputs(const staged *s, int dim, int64_t across, int64_t down,
+                        turned_buffers *t) {
+    for (int k = 0; k < s->op->family->nin; k++)
+        if (dt_call_in(s->call, k) != NULL && dt__turned_dim(&s->it, k + 1) == dim)
+            dt__turn(s->it.size[k + 1], down, across, dt__cursor_at(&s->it, &s->at, k + 1),
+                     s->it.strides[k + 1][0], t->block[k], BLOCK_ACROSS);
+}
+
+/* The walk goes by blocks; in each the rows of the output follow each other. */
+static __attribute__((noinline)) dt_status run_turned(staged *s, int dim, const dt_part *part,
+                                                      buffers *b) {
+    turned_buffers t;
+    dt__blocks blocks = dt__blocks_of(&s->it, dim, BLOCK_ACROSS, BLOCK_DOWN);
+    int64_t parts = part->count < 1 ? 1 : part->count;
+    int64_t end = blocks.count * (part->index + 1) / parts;
+    for (int64_t number = blocks.count * part->index / parts; number < end; number++) {
+        int64_t across, down;
+        dt__blocks_seek(&blocks, number, &s->at, &across, &down);
+        turn_inputs(s, dim, across, down, &t);
+        for (int64_t r = 0; r < down; r++) {
+            for (int k = 0; k < s->op->family->nin; k++)
+                if (dt__turned_dim(&s->it, k + 1) == dim)
+                    s->turned[k] = (const char *)t.block[k] + r * BLOCK_ACROSS * s->it.size[k + 1];
+            DT_TRY(run_at_cursor(s, across, b));
+            for (int k = 0; k < s->it.count; k++) s->at.offset[k] += s->it.strides[k][dim];
+        }
+    }
+    return DT_OK;
+}
+
+static int first_turned_dim(const staged *s) {
+    if (s->it.shape[0] < BLOCK_DOWN || s->it.numel < RUN_MAX) return 0;
+    for (int k = 0; k < s->op->family->nin; k++) {
+        int dim = dt_call_in(s->call, k) == NULL ? 0 : dt__turned_dim(&s->it, k + 1);
+        if (dim != 0) return dim;
+    }
+    return 0;
+}
+
 static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_call *call,
-                                                      int64_t begin, int64_t end) {
-    staged s = {.op = op, .call = call};
+                                                      const dt_part *part, int64_t begin,
+                                                      int64_t end) {
+    staged s = {.op = op, .call = call, .params = &call->params};
     buffers b;
+    dt_params narrow;
     dt__iter_init(&s.it, 1 + op->family->nin, call->operands);
     for (int k = 0; k < op->family->nin; k++)
         if (dt_call_in(call, k) == NULL)
             number_to_slot(op, k, call->immediates[k], &b.slots[k]);
-    const dt_tensor *out = dt_call_out(call, 0);
-    dt_params narrow;
-    const dt_params *params = &call->params;
     if (op->family->flags & DT_EW_NARROW_PARAM && op->compute != op->math) {
         narrow = call->params;
         narrow.f[0] = round_through(op->compute, narrow.f[0]);
-        params = &narrow;
+        s.params = &narrow;
     }
+    int dim = first_turned_dim(&s);
+    if (dim != 0) s.it.by_rows = true; /* a row of a block stays in its row */
     bool rounds = op->tile_out == DT_F32 && op->compute != op->math;
-    bool out_direct = (dt_dtype)out->dtype == op->tile_out && !rounds && dt__iter_direct(&s.it, 0);
-    int64_t limit = needs_buffers(&s, out_direct) ? RUN_MAX : RUN_MAX_DIRECT;
-    dt__cursor_seek(&s.it, &s.at, begin);
-    while (s.at.position < end) {
-        int64_t n = dt__cursor_run(&s.it, &s.at, limit, end);
-        const void *in[DT_EW_INPUTS_MAX];
-        int64_t step[DT_EW_INPUTS_MAX];
-        for (int k = 0; k < op->family->nin; k++) in[k] = stage_input(&s, k, n, &b, &step[k]);
-        void *to = out_direct ? (void *)dt__cursor_at(&s.it, &s.at, 0) : b.out;
-        DT_TRY(run_tile(op, n, to, in, step, params));
-        if (!out_direct) unstage_output(&s, n, &b);
-        dt__cursor_next(&s.it, &s.at, n);
-    }
-    return DT_OK;
+    s.out_direct = (dt_dtype)dt_call_out(call, 0)->dtype == op->tile_out && !rounds &&
+                   dt__iter_direct(&s.it, 0);
+    return dim != 0 ? run_turned(&s, dim, part, &b) : run_in_order(&s, begin, end, &b);
 }
 
 /* ---- the kernel's functions ------------------------------------------------------------------------- */
@@ -349,14 +433,15 @@ dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
     const dt_tensor *out = dt_call_out(call, 0);
     int64_t begin, end;
     dt__ew_range(out->numel, part, &begin, &end);
-    if (begin >= end) return DT_OK;
+    if (out->numel == 0) return DT_OK;
     slot slots[DT_EW_INPUTS_MAX];
     const void *in[DT_EW_INPUTS_MAX];
     int64_t step[DT_EW_INPUTS_MAX];
     bool plain = out->contiguous && (dt_dtype)out->dtype == op.tile_out &&
                  (op.compute == op.math || op.tile_out == DT_BOOL);
     if (!plain || !direct_inputs(&op, call, begin, slots, in, step))
-        return run_staged(&op, call, begin, end);
+        return run_staged(&op, call, part, begin, end);
+    if (begin >= end) return DT_OK; /* more parts than blocks of 64 */
     void *to = (char *)dt_tensor_data(out) + begin * (int64_t)dt_dtype_size(op.tile_out);
     return run_tile(&op, end - begin, to, in, step, &call->params);
 }

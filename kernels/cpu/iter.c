@@ -157,8 +157,10 @@ void dt__scatter(int64_t size, int64_t n, char *to, int64_t stride, const void *
     }
 }
 
+/* ---- runs over several rows ---- */
+
 /* Steps `index` to the next row and returns its start for operand k. */
-static char *next_row(const dt__iter *it, int k, int64_t *index, char *row) {
+static inline char *next_row(const dt__iter *it, int k, int64_t *index, char *row) {
     for (int d = 1; d < it->rank; d++) {
         row += it->strides[k][d];
         if (++index[d] < it->shape[d]) break;
@@ -168,37 +170,61 @@ static char *next_row(const dt__iter *it, int k, int64_t *index, char *row) {
     return row;
 }
 
+/* Calls move(row pointer, elements of that row) along n elements. */
+#define EACH_ROW(move)                                                                             \
+    do {                                                                                           \
+        int64_t index[DT_RANK_MAX];                                                                \
+        const int64_t stride = it->strides[k][0];                                                  \
+        memcpy(index, c->index, (size_t)it->rank * sizeof *index);                                 \
+        char *at = dt__cursor_at(it, c, k), *row = at - index[0] * stride;                         \
+        int64_t take = it->shape[0] - index[0];                                                    \
+        for (;;) {                                                                                 \
+            if (take > n) take = n;                                                                \
+            move;                                                                                  \
+            n -= take;                                                                             \
+            if (n == 0) break;                                                                     \
+            at = row = next_row(it, k, index, row);                                                \
+            take = it->shape[0];                                                                   \
+        }                                                                                          \
+    } while (0)
+
+/* Rows are short here, so that a call for each would cost more than its bytes. */
+#define GATHER_ROWS(T)                                                                             \
+    do {                                                                                           \
+        T *to = buffer;                                                                            \
+        EACH_ROW(for (int64_t i = 0; i < take; i++, to++) memcpy(to, at + i * stride, sizeof(T))); \
+    } while (0)
+
+#define SCATTER_ROWS(T)                                                                            \
+    do {                                                                                           \
+        const T *from = buffer;                                                                    \
+        EACH_ROW(for (int64_t i = 0; i < take; i++, from++)                                        \
+                     memcpy(at + i * stride, from, sizeof(T)));                                    \
+    } while (0)
+
 void dt__cursor_gather(const dt__iter *it, const dt__cursor *c, int k, int64_t n, void *buffer) {
-    int64_t index[DT_RANK_MAX];
-    memcpy(index, c->index, sizeof index);
-    char *to = buffer, *from = dt__cursor_at(it, c, k);
-    char *row = from - index[0] * it->strides[k][0];
-    int64_t take = it->shape[0] - index[0];
-    for (;;) {
-        if (take > n) take = n;
-        dt__gather(it->size[k], take, to, from, it->strides[k][0]);
-        n -= take;
-        if (n == 0) return;
-        to += take * it->size[k];
-        row = from = next_row(it, k, index, row);
-        take = it->shape[0];
+    if (it->by_rows) {
+        dt__gather(it->size[k], n, buffer, dt__cursor_at(it, c, k), it->strides[k][0]);
+        return;
+    }
+    switch (it->size[k]) {
+    case 1: GATHER_ROWS(uint8_t); break;
+    case 2: GATHER_ROWS(uint16_t); break;
+    case 4: GATHER_ROWS(uint32_t); break;
+    default: DT_ASSERT(it->size[k] == 8); GATHER_ROWS(uint64_t);
     }
 }
 
 void dt__cursor_scatter(const dt__iter *it, const dt__cursor *c, int k, int64_t n,
                         const void *buffer) {
-    int64_t index[DT_RANK_MAX];
-    memcpy(index, c->index, sizeof index);
-    const char *from = buffer;
-    char *to = dt__cursor_at(it, c, k), *row = to - index[0] * it->strides[k][0];
-    int64_t take = it->shape[0] - index[0];
-    for (;;) {
-        if (take > n) take = n;
-        dt__scatter(it->size[k], take, to, it->strides[k][0], from);
-        n -= take;
-        if (n == 0) return;
-        from += take * it->size[k];
-        row = to = next_row(it, k, index, row);
-        take = it->shape[0];
+    if (it->by_rows) {
+        dt__scatter(it->size[k], n, dt__cursor_at(it, c, k), it->strides[k][0], buffer);
+        return;
+    }
+    switch (it->size[k]) {
+    case 1: SCATTER_ROWS(uint8_t); break;
+    case 2: SCATTER_ROWS(uint16_t); break;
+    case 4: SCATTER_ROWS(uint32_t); break;
+    default: DT_ASSERT(it->size[k] == 8); SCATTER_ROWS(uint64_t);
     }
 }
