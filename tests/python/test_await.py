@@ -277,10 +277,10 @@ def test_cancelled_just_before_delivery(run: Run) -> None:
     """The completion is on its way when the task is cancelled: cancelled it stays, once."""
 
     async def main() -> None:
-        t = held(0.01)
+        t = held(0.2)
         task = asyncio.ensure_future(t)
         await asyncio.sleep(0)
-        time.sleep(0.05)  # complete, queued, and not delivered
+        time.sleep(0.4)  # complete, queued, and not delivered
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -75,7 +75,7 @@ def test_views_and_strides(run: Run) -> None:
 
 def test_states(run: Run) -> None:
     async def main() -> None:
-        future = held(0.03).to_torch_async()
+        future = held(0.2).to_torch_async()
         assert (future.done(), future.is_ready(), future.cancelled()) == (False, False, False)
         assert repr(future) == "<TensorFuture pending>"
         with pytest.raises(asyncio.InvalidStateError):
@@ -186,7 +186,7 @@ def test_awaited_from_two_threads_and_loops() -> None:
 
 def test_cancel(run: Run) -> None:
     async def main() -> None:
-        t = held(0.1)
+        t = held(0.6)
         future, other = t.to_torch_async(), t.to_torch_async()
         waiting = [asyncio.ensure_future(future) for _ in range(3)]
         called: list[Any] = []
@@ -201,7 +201,7 @@ def test_cancel(run: Run) -> None:
         for task in waiting:
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert time.monotonic() - start < 0.08
+        assert time.monotonic() - start < 0.4
         await asyncio.sleep(0)
         assert called == [future]
         with pytest.raises(asyncio.CancelledError):
@@ -229,7 +229,7 @@ def test_cancel_while_another_thread_blocks() -> None:
 
 
 def test_get() -> None:
-    future = held(0.05).to_torch_async()
+    future = held(0.2).to_torch_async()
     start = time.monotonic()
     with pytest.raises(TimeoutError):
         future.get(timeout=0.001)
@@ -239,7 +239,7 @@ def test_get() -> None:
         future.get(-1)
     assert future.get(timeout=5)[0] == 7
     assert future.get()[0] == 7
-    assert 0.03 < time.monotonic() - start < 3
+    assert 0.1 < time.monotonic() - start < 3
 
 
 @pytest.mark.parametrize("bad", ["1", float("nan"), [1]])
@@ -322,14 +322,14 @@ def test_remove_done_callback(run: Run) -> None:
             def __hash__(self) -> int:
                 return 1
 
-        future = held(0.03).to_torch_async()
+        future = held(0.2).to_torch_async()
         for _ in range(3):
             future.add_done_callback(Equal())
         future.add_done_callback(called.append)
         assert future.remove_done_callback(Equal()) == 3
         assert future.remove_done_callback(Equal()) == 0
         await future
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert called == [future]
         assert future.remove_done_callback(called.append) == 0
 
@@ -340,7 +340,7 @@ def test_removing_while_comparing(run: Run) -> None:
     """An __eq__ that changes the list while it is walked."""
 
     async def main() -> None:
-        future = held(0.05).to_torch_async()
+        future = held(0.3).to_torch_async()
 
         class Evil:
             def __call__(self, _: Any) -> None: ...
@@ -394,7 +394,7 @@ def test_bad_callback_arguments() -> None:
 def test_pending_future_is_kept_by_its_callback_only(run: Run) -> None:
     async def main() -> None:
         called: list[Any] = []
-        future = held(0.05).to_torch_async()
+        future = held(0.2).to_torch_async()
         future.add_done_callback(lambda f: called.append(f.result()[0].item()))
         kept = weakref.ref(future)
         del future
@@ -402,7 +402,7 @@ def test_pending_future_is_kept_by_its_callback_only(run: Run) -> None:
         assert kept() is not None
         dropped = weakref.ref(held(0.05).to_torch_async())
         assert dropped() is None
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.4)
         assert called == [7.0]
         gc.collect()
         assert kept() is None

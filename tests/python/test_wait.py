@@ -43,7 +43,7 @@ def test_blocking_read_in_a_running_loop_warns(run: Run) -> None:
 
     async def main() -> None:
         with pytest.warns(dtorch.BlockingWarning, match=r"Tensor\.tolist\(\) waits for a tensor"):
-            exec(place, {"t": held(0.01)})
+            exec(place, {"t": held(0.1)})
 
     run(main())
 
@@ -58,14 +58,14 @@ def test_warns_once_for_each_place() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(3):
-                held(0.01)[0].item()
+                held(0.1)[0].item()
             assert len(caught) == 1
-            read(held(0.01))
-            read(held(0.01))
+            read(held(0.1))
+            read(held(0.1))
             assert len(caught) == 2
-            held(0.01)[0].item(), held(0.01)[0].item()  # two places in one line
+            held(0.1)[0].item(), held(0.1)[0].item()  # two places in one line
             assert len(caught) == 4
-            held(0.01).tolist()
+            held(0.1).tolist()
             assert len(caught) == 5
         assert {w.category for w in caught} == {dtorch.BlockingWarning}
         assert {w.filename for w in caught} == {__file__}
@@ -80,14 +80,14 @@ def test_warns_once_for_each_place() -> None:
 def test_no_warning_where_nothing_blocks(run: Run) -> None:
     async def main() -> None:
         assert dtorch.ones(1).item() == 1.0
-        t = held(0.01)
+        t = held(0.1)
         await t
         t.tolist()
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(main())
-        held(0.01).tolist()  # no loop runs here
+        held(0.1).tolist()  # no loop runs here
 
 
 def test_error_and_allow(run: Run) -> None:
@@ -95,13 +95,13 @@ def test_error_and_allow(run: Run) -> None:
         assert dtorch.set_blocking_policy("error") == "warn"
         for _ in range(2):
             with pytest.raises(dtorch.BlockingError, match="await the tensor first"):
-                held(0.01).tolist()
+                held(0.1).tolist()
         assert dtorch.ones(1).tolist() == [1.0]
         assert dtorch.set_blocking_policy("allow") == "error"
         assert dtorch.get_blocking_policy() == "allow"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert held(0.01).tolist() == [7.0] * 4
+            assert held(0.1).tolist() == [7.0] * 4
 
     run(main())
 
@@ -112,7 +112,7 @@ def test_warning_as_error_is_raised_each_time(run: Run) -> None:
             warnings.simplefilter("error")
             for _ in range(2):
                 with pytest.raises(dtorch.BlockingWarning):
-                    held(0.01).tolist()
+                    held(0.1).tolist()
 
     run(main())
 
