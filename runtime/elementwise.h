@@ -5,11 +5,12 @@
  * that whatever takes part in computing an element, its bits are the same.
  *
  * Types: an expression runs in dt_call.compute.  Most expressions have no tile function for f16 and
- * bf16: operands are widened to f32 (the `math` dtype), and the result is rounded once to `compute`.
+ * bf16: operands are widened to f32 (the `math` dtype), and the result is rounded once to
+ * `compute`.
  *
- * I1: a tile function reads in[k][i] (step[k] == 1) or in[k][0] (step[k] == 0) for 0 <= i < n, n > 0,
- *     and writes out[i].  out may be exactly an input of step 1 and the same element size; any other
- *     overlap is the caller's fault.
+ * I1: a tile function reads in[k][i] (step[k] == 1) or in[k][0] (step[k] == 0) for 0 <= i < n, n >
+ *     0, and writes out[i].  out may be exactly an input of step 1 and the same element size; any
+ *     other overlap is the caller's fault.
  * I2: the bits of out[i] depend on the operands' values at i and the parameters alone.
  * I3: a tile function never fails.  Where values can be illegal (DT_EW_DIVISOR) it writes something
  *     and the caller asks dt_ew_family.check first.
@@ -30,10 +31,10 @@ enum {
     DT_EW_DIVISOR = 1u << 0, /* integer: a 0 in input 1 is an error (ZeroDivisionError) */
     DT_EW_POWER = 1u << 1,   /* integer: a negative number as exponent is an error */
     DT_EW_COND = 1u << 2,    /* input 0 is bool, whatever `compute` is */
-    /* Halves: a number operand stays f32 instead of being rounded; a call with one runs the f32 tile
-     * even where there is one for halves. */
+    /* Halves: a number operand stays f32 instead of being rounded; a call with one runs the f32
+     * tile even where there is one for halves. */
     DT_EW_WIDE_NUMBER = 1u << 3,
-    DT_EW_BOOL_OUT = 1u << 4,    /* writes bool */
+    DT_EW_BOOL_OUT = 1u << 4,     /* writes bool */
     DT_EW_NARROW_PARAM = 1u << 5, /* halves: params.f[0] is rounded to `compute`, as torch does */
 };
 
@@ -41,10 +42,11 @@ typedef struct dt_ew_family {
     const char *name;
     uint8_t nin;
     uint8_t flags;
-    float cost; /* about ns for 16 elements of f32 with AVX-512, in L1 */
+    float cost;                 /* about ns for 16 elements of f32 with AVX-512, in L1 */
     const dt_ew_tile *tiles[3]; /* by instruction set, then by dtype; NULL where there is none */
-    /* The tile function for `compute` on this CPU, or NULL when the expression is not defined there.
-     * *math: the dtype of its inputs (bool for input 0 under DT_EW_COND); *out: of its output. */
+    /* The tile function for `compute` on this CPU, or NULL when the expression is not defined
+     * there. *math: the dtype of its inputs (bool for input 0 under DT_EW_COND); *out: of its
+     * output. */
     dt_ew_tile (*lookup)(const struct dt_ew_family *family, dt_dtype compute, dt_dtype *math,
                          dt_dtype *out);
     /* Are these n values of input 1 (of the math dtype) legal? DT_OK or the error; NULL: always. */

@@ -1,8 +1,8 @@
 /* cast.h: conversion between element types, as torch's copy_ does it on x86.
  *
- * Floats are cut off towards zero; what an int32 (int64 for that target) cannot hold, NaN too, turns
- * into its least value before it is cut to the target's width.  Everything but 0 is true.  Halves
- * are rounded to nearest even, by way of f32.
+ * Floats are cut off towards zero; what an int32 (int64 for that target) cannot hold, NaN too,
+ * turns into its least value before it is cut to the target's width.  Everything but 0 is true.
+ * Halves are rounded to nearest even, by way of f32.
  */
 #ifndef DT_KERNELS_CPU_CAST_H
 #define DT_KERNELS_CPU_CAST_H

@@ -7,7 +7,8 @@
 #include "runtime/dtype.h"
 
 typedef void (*dt__cast_fn)(int64_t n, void *to, const void *from);
-typedef dt__cast_fn dt__cast_table[DT_DTYPE_COUNT][DT_DTYPE_COUNT]; /* [from][to], NULL: not direct */
+/* [from][to]; NULL: not in one step. */
+typedef dt__cast_fn dt__cast_table[DT_DTYPE_COUNT][DT_DTYPE_COUNT];
 
 extern const dt__cast_table dt__casts_base;
 extern const dt__cast_table dt__casts_avx2;

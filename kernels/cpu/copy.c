@@ -4,8 +4,8 @@
  * output's rows and the input's rows run along different dims, square blocks are turned in a buffer
  * that stays in L1; everything else goes in runs (iter.h).
  *
- * Operands: out, in (NULL: immediates[0]).  call->compute is not looked at: the input's dtype and the
- * output's say it all.
+ * Operands: out, in (NULL: immediates[0]).  call->compute is not looked at: the input's dtype and
+ * the output's say it all.
  */
 #include <string.h>
 
@@ -17,10 +17,11 @@
 
 #define RUN_MAX 1024
 #define BLOCK 64 /* elements of a side of a turned block */
-#define PITCH (BLOCK + 8) /* a row of the buffer, so that its columns spread over the cache's sets */
+/* A row of the buffer, so that its columns spread over the cache's sets. */
+#define PITCH (BLOCK + 8)
 #define ELEMENT_MAX 8
 
-/* ---- fills --------------------------------------------------------------------------------------- */
+/* ---- fills ---------------------------------------------------------------------------------- */
 
 #define FILL(T)                                                                                    \
     do {                                                                                           \
@@ -36,10 +37,18 @@ static void fill(int64_t size, int64_t n, void *to, const void *value) {
         return;
     }
     switch (size) {
-    case 1: memset(to, *(const unsigned char *)value, (size_t)n); break;
-    case 2: FILL(uint16_t); break;
-    case 4: FILL(uint32_t); break;
-    default: DT_ASSERT(size == 8); FILL(uint64_t);
+    case 1:
+        memset(to, *(const unsigned char *)value, (size_t)n);
+        break;
+    case 2:
+        FILL(uint16_t);
+        break;
+    case 4:
+        FILL(uint32_t);
+        break;
+    default:
+        DT_ASSERT(size == 8);
+        FILL(uint64_t);
     }
 }
 
@@ -65,7 +74,7 @@ static void fill_any(const dt_tensor *out, const void *value, int64_t begin, int
     }
 }
 
-/* ---- turned blocks -------------------------------------------------------------------------------- */
+/* ---- turned blocks -------------------------------------------------------------------------- */
 
 static void copy_turned(const dt__iter *it, int dim, const dt_part *part, dt_dtype to,
                         dt_dtype from) {
@@ -93,7 +102,7 @@ static void copy_turned(const dt__iter *it, int dim, const dt_part *part, dt_dty
     }
 }
 
-/* ---- everything else ------------------------------------------------------------------------------ */
+/* ---- everything else ------------------------------------------------------------------------ */
 
 static void copy_runs(const dt__iter *it, int64_t begin, int64_t end, dt_dtype to, dt_dtype from) {
     uint64_t raw[RUN_MAX], cast[RUN_MAX], one;

@@ -16,9 +16,11 @@ typedef enum dt_cpu_level {
 
 /* Declares the three tables that one source of kernels/cpu/simd leaves behind, and picks one. */
 #if DT_ISA_BASE_ONLY
-#define DT_CPU_VARIANTS(name) {name##_base, name##_base, name##_base}
+#define DT_CPU_VARIANTS(name)                                                                      \
+    { name##_base, name##_base, name##_base }
 #else
-#define DT_CPU_VARIANTS(name) {name##_base, name##_avx2, name##_avx512}
+#define DT_CPU_VARIANTS(name)                                                                      \
+    { name##_base, name##_avx2, name##_avx512 }
 #endif
 
 /* Reads DTORCH_CPU and settles the level. DT_E_VALUE for a name that is unknown or an instruction

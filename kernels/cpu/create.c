@@ -1,8 +1,8 @@
 /* create.c: arange, linspace, eye and the triangles.
  *
  * Values are computed from an element's index alone, never from its neighbour, in f64 (f32 results
- * in the steps torch takes, so that they are torch's to the bit), in runs of a buffer that is cast to
- * the output's dtype and stored in its layout.
+ * in the steps torch takes, so that they are torch's to the bit), in runs of a buffer that is cast
+ * to the output's dtype and stored in its layout.
  *
  * Params: as rules_create.c fills them in.
  */
@@ -49,7 +49,7 @@ static void create_runs(const dt_call *call, const dt_part *part, dt_dtype value
     }
 }
 
-/* ---- arange: f[0] start, f[1] step; i[0], i[1] the same as integers ------------------------------- */
+/* ---- arange: f[0] start, f[1] step; i[0], i[1] the same as integers ------------------------- */
 
 static void arange_integers(const dt_call *call, int64_t at, int64_t n, void *values) {
     int64_t *v = values;
@@ -70,7 +70,7 @@ static dt_status arange_run(const dt_call *call, const dt_part *part) {
     return DT_OK;
 }
 
-/* ---- linspace: f[0] start, f[1] end, i[0] steps ---------------------------------------------------- */
+/* ---- linspace: f[0] start, f[1] end, i[0] steps --------------------------------------------- */
 
 /* From the nearer end, so that both ends are exact. In f32 for f32 and the halves, as torch. */
 static void linspace_f32(const dt_call *call, int64_t at, int64_t n, void *values) {
@@ -115,7 +115,7 @@ static dt_status linspace_run(const dt_call *call, const dt_part *part) {
     return DT_OK;
 }
 
-/* ---- eye: zeros, and ones on the diagonal ------------------------------------------------------------ */
+/* ---- eye: zeros, and ones on the diagonal --------------------------------------------------- */
 
 static dt_status eye_run(const dt_call *call, const dt_part *part) {
     dt_tensor *out = dt_call_out(call, 0);
@@ -138,7 +138,7 @@ static dt_status eye_run(const dt_call *call, const dt_part *part) {
     return DT_OK;
 }
 
-/* ---- tril, triu: i[0] diagonal, i[1] 1 for the upper part --------------------------------------------- */
+/* ---- tril, triu: i[0] diagonal, i[1] 1 for the upper part ----------------------------------- */
 
 typedef struct triangle {
     const dt_tensor *out, *in;

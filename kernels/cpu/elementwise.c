@@ -1,12 +1,12 @@
 /* elementwise.c: the kernels ew_* of the registry, all but ew_copy, made from kernels/ew.def.
  *
- * One run() for all.  When every operand is contiguous, of the dtype in which the expression runs and
- * no more than a number or an expanded scalar otherwise, the tile function is called once on the
- * whole part.  Else the part is walked in runs (iter.h): an operand that lies apart or has another
- * dtype is brought into a buffer that stays in L1, the rest is used where it is.
+ * One run() for all.  When every operand is contiguous, of the dtype in which the expression runs
+ * and no more than a number or an expanded scalar otherwise, the tile function is called once on
+ * the whole part.  Else the part is walked in runs (iter.h): an operand that lies apart or has
+ * another dtype is brought into a buffer that stays in L1, the rest is used where it is.
  *
- * Dtypes: input -> compute (a cast as by to()) -> math (f32 for halves), expression, math -> compute
- * (the one rounding) -> output.
+ * Dtypes: input -> compute (a cast as by to()) -> math (f32 for halves), expression, math ->
+ * compute (the one rounding) -> output.
  *
  * I1: which of the two ways is taken never changes a bit, since both call the same tile function.
  * I2: parts are ranges of positions, cut at multiples of 64 elements.
@@ -23,13 +23,13 @@
 #include "runtime/assert.h"
 #include "runtime/op.h"
 
-#define RUN_MAX 1024          /* elements of a run where some operand needs a buffer */
-#define RUN_MAX_DIRECT 16384  /* elsewhere; also how far a check runs ahead of its division */
-#define ELEMENT_MAX 8         /* bytes */
-#define BLOCK_ACROSS 64       /* a block that is turned: RUN_MAX elements, and in the other */
-#define BLOCK_DOWN 16         /* direction a cache line of f32 */
+#define RUN_MAX 1024         /* elements of a run where some operand needs a buffer */
+#define RUN_MAX_DIRECT 16384 /* elsewhere; also how far a check runs ahead of its division */
+#define ELEMENT_MAX 8        /* bytes */
+#define BLOCK_ACROSS 64      /* a block that is turned: RUN_MAX elements, and in the other */
+#define BLOCK_DOWN 16        /* direction a cache line of f32 */
 
-/* ---- the families ------------------------------------------------------------------------------- */
+/* ---- the families --------------------------------------------------------------------------- */
 
 static dt_ew_tile family_lookup(const dt_ew_family *family, dt_dtype compute, dt_dtype *math,
                                 dt_dtype *out) {
@@ -55,11 +55,20 @@ static dt_status check_divisor(dt_dtype math, int64_t n, const void *in1, int64_
     if (step == 0) n = 1;
     switch (math) {
     case DT_U8:
-    case DT_I8: zero = memchr(in1, 0, (size_t)n) != NULL; break;
-    case DT_I16: ANY_ZERO(int16_t); break;
-    case DT_I32: ANY_ZERO(int32_t); break;
-    case DT_I64: ANY_ZERO(int64_t); break;
-    default: break; /* floats divide by zero */
+    case DT_I8:
+        zero = memchr(in1, 0, (size_t)n) != NULL;
+        break;
+    case DT_I16:
+        ANY_ZERO(int16_t);
+        break;
+    case DT_I32:
+        ANY_ZERO(int32_t);
+        break;
+    case DT_I64:
+        ANY_ZERO(int64_t);
+        break;
+    default:
+        break; /* floats divide by zero */
     }
     return zero ? dt_fail(DT_E_ZERO_DIVISION, "ZeroDivisionError") : DT_OK;
 }
@@ -77,7 +86,7 @@ static dt_status check_divisor(dt_dtype math, int64_t n, const void *in1, int64_
         .cost = cost_,                                                                             \
         .tiles = DT_CPU_VARIANTS(dt__ew_##name_),                                                  \
         .lookup = family_lookup,                                                                   \
-        .check = (flags_) & DT_EW_DIVISOR ? check_divisor : NULL,                                  \
+        .check = (flags_)&DT_EW_DIVISOR ? check_divisor : NULL,                                    \
     };                                                                                             \
     const dt_kernel dt_kernel_ew_##name_ = {                                                       \
         .name = "ew_" #name_,                                                                      \
@@ -108,7 +117,7 @@ const dt_ew_family *dt_ew_resolve(const dt_call *call) {
                        : family;
 }
 
-/* ---- one call --------------------------------------------------------------------------------------- */
+/* ---- one call ------------------------------------------------------------------------------- */
 
 typedef union slot { /* one element of any dtype */
     double f64;
@@ -214,7 +223,7 @@ static dt_status run_tile(const ew_op *op, int64_t n, void *out, const void *con
     return DT_OK;
 }
 
-/* ---- operands that need buffers ------------------------------------------------------------------- */
+/* ---- operands that need buffers ------------------------------------------------------------- */
 
 typedef struct buffers {
     _Alignas(64) unsigned char in[DT_EW_INPUTS_MAX][RUN_MAX * ELEMENT_MAX];
@@ -230,8 +239,8 @@ typedef struct staged {
     const dt_params *params;
     dt__iter it;
     dt__cursor at;
-    bool out_direct; /* the tile function writes the output itself */
-    int64_t kept[DT_EW_INPUTS_MAX]; /* elements in b->in[k] that fit every aligned run */
+    bool out_direct;                      /* the tile function writes the output itself */
+    int64_t kept[DT_EW_INPUTS_MAX];       /* elements in b->in[k] that fit every aligned run */
     const char *turned[DT_EW_INPUTS_MAX]; /* the current row of input k, already gathered */
 } staged;
 
@@ -363,8 +372,7 @@ typedef struct turned_buffers {
     _Alignas(64) unsigned char block[DT_EW_INPUTS_MAX][RUN_MAX * ELEMENT_MAX];
 } turned_buffers;
 
-static void turn_inputs(const staged *s, int dim, int64_t across, int64_t down,
-                        turned_buffers *t) {
+static void turn_inputs(const staged *s, int dim, int64_t across, int64_t down, turned_buffers *t) {
     for (int k = 0; k < s->op->family->nin; k++)
         if (dt_call_in(s->call, k) != NULL && dt__turned_dim(&s->it, k + 1) == dim)
             dt__turn(s->it.size[k + 1], down, across, dt__cursor_at(&s->it, &s->at, k + 1),
@@ -410,8 +418,7 @@ static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_
     dt_params narrow;
     dt__iter_init(&s.it, 1 + op->family->nin, call->operands);
     for (int k = 0; k < op->family->nin; k++)
-        if (dt_call_in(call, k) == NULL)
-            number_to_slot(op, k, call->immediates[k], &b.slots[k]);
+        if (dt_call_in(call, k) == NULL) number_to_slot(op, k, call->immediates[k], &b.slots[k]);
     if (op->family->flags & DT_EW_NARROW_PARAM && op->compute != op->math) {
         narrow = call->params;
         narrow.f[0] = round_through(op->compute, narrow.f[0]);
@@ -425,7 +432,7 @@ static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_
     return dim != 0 ? run_turned(&s, dim, part, &b) : run_in_order(&s, begin, end, &b);
 }
 
-/* ---- the kernel's functions ------------------------------------------------------------------------- */
+/* ---- the kernel's functions ----------------------------------------------------------------- */
 
 dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
     ew_op op;
@@ -450,6 +457,8 @@ dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
 static double element_ns(const ew_op *op) {
     static const double level[DT_CPU_LEVELS] = {3.0, 1.6, 1.0};
     double ns = (double)op->family->cost / 16.0 * level[dt_cpu_level_now()];
+    bool integers = !dt_dtype_is_float(op->math);
+    if (integers && op->family->flags & DT_EW_POWER) return 30.0; /* a loop for each element */
     if (op->math == DT_F64) return op->family->cost > 4 ? 12.0 + ns : 2 * ns;
     if (op->math == DT_I64) return op->family->cost > 4 ? 4.0 : 2 * ns;
     return ns;
@@ -460,7 +469,7 @@ static double operand_ns(const dt_tensor *t, dt_dtype want, double *bytes) {
     double ns = 0;
     *bytes += (double)dt_dtype_size((dt_dtype)t->dtype);
     if ((dt_dtype)t->dtype != want) ns += 0.2;
-    if (!t->contiguous && !one_element(t)) ns += 0.6;
+    if (!t->contiguous && !one_element(t)) ns += 1.0;
     return ns;
 }
 

@@ -4,8 +4,8 @@
 
 #include "runtime/kernel.h"
 
-#define DT__EW_SPLIT_NS 50e3      /* work above this is split into parts */
-#define DT__EW_CACHE_BYTES 2e6    /* beyond this, memory bounds simple expressions */
+#define DT__EW_SPLIT_NS 50e3   /* work above this is split into parts */
+#define DT__EW_CACHE_BYTES 2e6 /* beyond this, memory bounds simple expressions */
 
 dt_status dt__ew_run(const dt_call *call, const dt_part *part);
 double dt__ew_cost_ns(const dt_call *call);

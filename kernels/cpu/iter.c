@@ -76,9 +76,8 @@ void dt__iter_init(dt__iter *it, int count, dt_tensor *const *tensors) {
     for (int r = 0; r < rank; r++) {
         int64_t strides[DT__ITER_OPERANDS];
         for (int k = 0; k < count; k++)
-            strides[k] = tensors[k] == NULL
-                             ? 0
-                             : operand_stride(tensors[k], out, order[r]) * it->size[k];
+            strides[k] =
+                tensors[k] == NULL ? 0 : operand_stride(tensors[k], out, order[r]) * it->size[k];
         add_dim(it, out->shape[order[r]], strides);
     }
     if (it->rank == 0) {
@@ -131,10 +130,18 @@ void dt__gather(int64_t size, int64_t n, void *to, const char *from, int64_t str
         return;
     }
     switch (size) {
-    case 1: GATHER(uint8_t); break;
-    case 2: GATHER(uint16_t); break;
-    case 4: GATHER(uint32_t); break;
-    default: DT_ASSERT(size == 8); GATHER(uint64_t);
+    case 1:
+        GATHER(uint8_t);
+        break;
+    case 2:
+        GATHER(uint16_t);
+        break;
+    case 4:
+        GATHER(uint32_t);
+        break;
+    default:
+        DT_ASSERT(size == 8);
+        GATHER(uint64_t);
     }
 }
 
@@ -150,10 +157,18 @@ void dt__scatter(int64_t size, int64_t n, char *to, int64_t stride, const void *
         return;
     }
     switch (size) {
-    case 1: SCATTER(uint8_t); break;
-    case 2: SCATTER(uint16_t); break;
-    case 4: SCATTER(uint32_t); break;
-    default: DT_ASSERT(size == 8); SCATTER(uint64_t);
+    case 1:
+        SCATTER(uint8_t);
+        break;
+    case 2:
+        SCATTER(uint16_t);
+        break;
+    case 4:
+        SCATTER(uint32_t);
+        break;
+    default:
+        DT_ASSERT(size == 8);
+        SCATTER(uint64_t);
     }
 }
 
@@ -208,10 +223,18 @@ void dt__cursor_gather(const dt__iter *it, const dt__cursor *c, int k, int64_t n
         return;
     }
     switch (it->size[k]) {
-    case 1: GATHER_ROWS(uint8_t); break;
-    case 2: GATHER_ROWS(uint16_t); break;
-    case 4: GATHER_ROWS(uint32_t); break;
-    default: DT_ASSERT(it->size[k] == 8); GATHER_ROWS(uint64_t);
+    case 1:
+        GATHER_ROWS(uint8_t);
+        break;
+    case 2:
+        GATHER_ROWS(uint16_t);
+        break;
+    case 4:
+        GATHER_ROWS(uint32_t);
+        break;
+    default:
+        DT_ASSERT(it->size[k] == 8);
+        GATHER_ROWS(uint64_t);
     }
 }
 
@@ -222,9 +245,17 @@ void dt__cursor_scatter(const dt__iter *it, const dt__cursor *c, int k, int64_t 
         return;
     }
     switch (it->size[k]) {
-    case 1: SCATTER_ROWS(uint8_t); break;
-    case 2: SCATTER_ROWS(uint16_t); break;
-    case 4: SCATTER_ROWS(uint32_t); break;
-    default: DT_ASSERT(it->size[k] == 8); SCATTER_ROWS(uint64_t);
+    case 1:
+        SCATTER_ROWS(uint8_t);
+        break;
+    case 2:
+        SCATTER_ROWS(uint16_t);
+        break;
+    case 4:
+        SCATTER_ROWS(uint32_t);
+        break;
+    default:
+        DT_ASSERT(it->size[k] == 8);
+        SCATTER_ROWS(uint64_t);
     }
 }

@@ -19,7 +19,7 @@ typedef struct dt__iter {
     int rank; /* at least 1 */
     int count;
     int64_t numel;
-    int64_t shape[DT_RANK_MAX]; /* [0] is the innermost dim */
+    int64_t shape[DT_RANK_MAX];                      /* [0] is the innermost dim */
     int64_t strides[DT__ITER_OPERANDS][DT_RANK_MAX]; /* in bytes */
     char *base[DT__ITER_OPERANDS];
     int64_t size[DT__ITER_OPERANDS];

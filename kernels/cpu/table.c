@@ -1,4 +1,5 @@
-/* table.c: the CPU's kernel for each row of the registry. A kernel that is missing does not link. */
+/* table.c: the CPU's kernel for each row of the registry. A kernel that is missing does not
+ * link. */
 #include "kernels/cpu/table.h"
 
 #include <stddef.h>

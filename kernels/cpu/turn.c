@@ -1,7 +1,7 @@
 /* turn.c: see turn.h.
  *
- * Four by four elements of 4 bytes (two by two of 8) are turned in vector registers; every cache line
- * of the input is read once, and what is written stays in L1.
+ * Four by four elements of 4 bytes (two by two of 8) are turned in vector registers; every cache
+ * line of the input is read once, and what is written stays in L1.
  */
 #include "kernels/cpu/turn.h"
 
@@ -79,7 +79,8 @@ static void turn_2x2(const char *from, int64_t stride, uint64_t *to, int64_t pit
     vec2 a, b;
     memcpy(&a, from, 16);
     memcpy(&b, from + stride, 16);
-    vec2 first = __builtin_shuffle(a, b, (vec2){0, 2}), second = __builtin_shuffle(a, b, (vec2){1, 3});
+    vec2 first = __builtin_shuffle(a, b, (vec2){0, 2}),
+         second = __builtin_shuffle(a, b, (vec2){1, 3});
     memcpy(to, &first, 16);
     memcpy(to + pitch, &second, 16);
 }
@@ -97,8 +98,12 @@ void dt__turn(int64_t size, int64_t rows, int64_t columns, const char *from, int
               void *to, int64_t pitch) {
     int64_t r4 = rows & ~(int64_t)3, c4 = columns & ~(int64_t)3;
     switch (size) {
-    case 1: TURN_EDGE(uint8_t, 0, 0); break;
-    case 2: TURN_EDGE(uint16_t, 0, 0); break;
+    case 1:
+        TURN_EDGE(uint8_t, 0, 0);
+        break;
+    case 2:
+        TURN_EDGE(uint16_t, 0, 0);
+        break;
     case 4:
         for (int64_t c = 0; c < c4; c += 4)
             for (int64_t r = 0; r < r4; r += 4)

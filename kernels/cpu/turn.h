@@ -1,4 +1,5 @@
-/* turn.h: blocks of an operand whose rows in memory run along another dim than those of the walk. */
+/* turn.h: blocks of an operand whose rows in memory run along another dim than those of the
+ * walk. */
 #ifndef DT_KERNELS_CPU_TURN_H
 #define DT_KERNELS_CPU_TURN_H
 
@@ -6,12 +7,12 @@
 
 #include "kernels/cpu/iter.h"
 
-/* The dim along which operand k is contiguous, when that is not the innermost one but long enough to
- * turn blocks of it; else 0. */
+/* The dim along which operand k is contiguous, when that is not the innermost one but long enough
+ * to turn blocks of it; else 0. */
 int dt__turned_dim(const dt__iter *it, int k);
 
-/* to[r * pitch + c] = element r of column c, for r < rows, c < columns: the elements of a column are
- * contiguous, columns are `stride` bytes apart. */
+/* to[r * pitch + c] = element r of column c, for r < rows, c < columns: the elements of a column
+ * are contiguous, columns are `stride` bytes apart. */
 void dt__turn(int64_t size, int64_t rows, int64_t columns, const char *from, int64_t stride,
               void *to, int64_t pitch);
 

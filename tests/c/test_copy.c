@@ -5,10 +5,10 @@
 
 extern const dt_kernel dt_kernel_ew_copy;
 
-static const double awkward[] = {0,     -0.0,  1,      -1,    1.5,  -1.5,  2.5,   127,
-                                 128,   255,   256,    300.7, -200.2, 32768, 65504, 65520,
-                                 70000, 1e-8,  6e-8,   1e-40, 3e9,  -3e9,  1e20,  1.0009765625,
-                                 1.00048828125, INFINITY, -INFINITY, NAN, 8589934599.0, 0.3};
+static const double awkward[] = {
+    0,   -0.0,  1,      -1,           1.5,           -1.5,     2.5,       127,  128,          255,
+    256, 300.7, -200.2, 32768,        65504,         65520,    70000,     1e-8, 6e-8,         1e-40,
+    3e9, -3e9,  1e20,   1.0009765625, 1.00048828125, INFINITY, -INFINITY, NAN,  8589934599.0, 0.3};
 #define AWKWARD ((int)(sizeof awkward / sizeof awkward[0]))
 
 /* What torch on x86 gives for a float that is cast to an integer type. */
@@ -17,10 +17,14 @@ static int64_t float_to_int(double x, dt_dtype to) {
     if (to == DT_I64) return fabs(x) < 0x1p63 ? (int64_t)x : INT64_MIN;
     int32_t low = x > -2147483649.0 && x < 2147483648.0 ? (int32_t)x : INT32_MIN;
     switch (to) {
-    case DT_U8: return (uint8_t)low;
-    case DT_I8: return (int8_t)low;
-    case DT_I16: return (int16_t)low;
-    default: return low;
+    case DT_U8:
+        return (uint8_t)low;
+    case DT_I8:
+        return (int8_t)low;
+    case DT_I16:
+        return (int16_t)low;
+    default:
+        return low;
     }
 }
 
@@ -47,7 +51,8 @@ START_TEST(casts) {
     uint64_t seed = 4;
     for (int64_t i = 0; i < n; i++) {
         if (dt_dtype_is_float(from))
-            ew_set(x, i, i % 2 ? awkward[i / 2 % AWKWARD] : (double)(int64_t)ew_random(&seed) * 1e-15);
+            ew_set(x, i,
+                   i % 2 ? awkward[i / 2 % AWKWARD] : (double)(int64_t)ew_random(&seed) * 1e-15);
         else
             ew_set_int(x, i, (int64_t)ew_random(&seed) >> (i % 50));
     }
@@ -112,8 +117,8 @@ static void check_copy(const dt_tensor *from, dt_dtype to, int rank, const int64
 
 START_TEST(transposes) {
     static const dt_dtype types[][2] = {
-        {DT_I8, DT_I8}, {DT_F16, DT_F16}, {DT_F32, DT_F32}, {DT_F64, DT_F64}, {DT_F32, DT_I64},
-        {DT_F16, DT_F32}, {DT_I16, DT_I8},
+        {DT_I8, DT_I8},   {DT_F16, DT_F16}, {DT_F32, DT_F32}, {DT_F64, DT_F64},
+        {DT_F32, DT_I64}, {DT_F16, DT_F32}, {DT_I16, DT_I8},
     };
     static const int64_t sizes[] = {1, 3, 4, 8, 16, 63, 64, 65, 130, 200};
     dt_dtype from = types[_i][0], to = types[_i][1];
@@ -165,10 +170,10 @@ START_TEST(repeats_and_gaps) {
     static const struct {
         int64_t shape[3], strides[3], out[3];
     } rows[] = {
-        {{20, 50, 3}, {0, 0, 0}, {150, 3, 1}},    {{20, 50, 3}, {0, 0, 1}, {150, 3, 1}},
-        {{20, 50, 3}, {3, 0, 1}, {150, 3, 1}},    {{20, 50, 3}, {1, 0, 0}, {150, 3, 1}},
-        {{20, 3, 50}, {3, 1, 0}, {150, 50, 1}},   {{20, 3, 50}, {150, 50, 1}, {400, 120, 2}},
-        {{2, 1, 1500}, {1500, 7, 1}, {1, 1, 2}},  {{2, 900, 2}, {0, 2, 1}, {1800, 2, 1}},
+        {{20, 50, 3}, {0, 0, 0}, {150, 3, 1}},   {{20, 50, 3}, {0, 0, 1}, {150, 3, 1}},
+        {{20, 50, 3}, {3, 0, 1}, {150, 3, 1}},   {{20, 50, 3}, {1, 0, 0}, {150, 3, 1}},
+        {{20, 3, 50}, {3, 1, 0}, {150, 50, 1}},  {{20, 3, 50}, {150, 50, 1}, {400, 120, 2}},
+        {{2, 1, 1500}, {1500, 7, 1}, {1, 1, 2}}, {{2, 900, 2}, {0, 2, 1}, {1800, 2, 1}},
         {{4, 0, 3}, {3, 3, 1}, {3, 3, 1}},
     };
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {

@@ -59,7 +59,7 @@ END_TEST
 
 int main(void) {
     Suite *s = suite_create("cpuid");
-    TEST_CASE(s, "level", best_by_default, settles_by_itself, environment, environment_that_is_empty,
-              environment_that_is_wrong, select_by_name);
+    TEST_CASE(s, "level", best_by_default, settles_by_itself, environment,
+              environment_that_is_empty, environment_that_is_wrong, select_by_name);
     return test_run(s);
 }

@@ -58,7 +58,8 @@ START_TEST(linspace) {
             if (steps[k] > 0) ck_assert_double_eq(ew_get(out, 0), -3.25);
             if (steps[k] > 1) ck_assert_double_eq(ew_get(out, steps[k] - 1), 5.5);
             for (int64_t i = 0; i < steps[k]; i++) {
-                double want = steps[k] == 1 ? -3.25 : -3.25 + 8.75 * (double)i / (double)(steps[k] - 1);
+                double want =
+                    steps[k] == 1 ? -3.25 : -3.25 + 8.75 * (double)i / (double)(steps[k] - 1);
                 double off = fabs(ew_get(out, i) - want);
                 ck_assert(off <= (dtype == DT_F64 ? 1e-14 : dtype == DT_F32 ? 1e-6 : 2e-2));
             }
@@ -67,7 +68,9 @@ START_TEST(linspace) {
         dt_tensor *out = ew_vector(DT_I32, steps[k]);
         create(&dt_kernel_linspace, out, 0.9, 100.9, steps[k], 0, 1);
         for (int64_t i = 0; i + 1 < steps[k]; i++)
-            ck_assert_int_eq(ew_get_int(out, i) - (int64_t)(100.0 * (double)i / (double)(steps[k] - 1) + 1e-9), 0);
+            ck_assert_int_eq(ew_get_int(out, i) -
+                                 (int64_t)(100.0 * (double)i / (double)(steps[k] - 1) + 1e-9),
+                             0);
         if (steps[k] > 1) ck_assert_int_eq(ew_get_int(out, steps[k] - 1), 100);
         dt_tensor_release(out);
     }

@@ -1,5 +1,6 @@
-/* Element-wise kernels: values against libm and plain integer arithmetic, layouts against element by
- * element indexing, and the promise that an element's bits depend on nothing but its operands. */
+/* Element-wise kernels: values against libm and plain integer arithmetic, layouts against element
+ * by element indexing, and the promise that an element's bits depend on nothing but its
+ * operands. */
 #include "tests/c/ew_support.h"
 
 #include <float.h>
@@ -26,7 +27,7 @@ static const struct {
 static const dt_dtype floats[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
 static const dt_dtype ints[] = {DT_U8, DT_I8, DT_I16, DT_I32, DT_I64};
 
-/* ---- values of float functions ------------------------------------------------------------------ */
+/* ---- values of float functions -------------------------------------------------------------- */
 
 static double ref_relu(double x) { return x < 0 ? 0 : x; }
 static double ref_square(double x) { return x * x; }
@@ -143,13 +144,13 @@ static const struct {
     double (*ref)(double, double);
     double ulps;
 } binary[] = {
-    {&dt_kernel_ew_add, ref_add, 0},         {&dt_kernel_ew_sub, ref_sub, 0},
-    {&dt_kernel_ew_mul, ref_mul, 0},         {&dt_kernel_ew_div, ref_div, 0},
-    {&dt_kernel_ew_maximum, ref_max, 0},     {&dt_kernel_ew_minimum, ref_min, 0},
-    {&dt_kernel_ew_clamp_min, ref_max, 0},   {&dt_kernel_ew_clamp_max, ref_min, 0},
-    {&dt_kernel_ew_fmax, ref_fmax, 0},       {&dt_kernel_ew_fmin, ref_fmin, 0},
-    {&dt_kernel_ew_fmod, fmod, 0},           {&dt_kernel_ew_remainder, ref_remainder, 0.5},
-    {&dt_kernel_ew_atan2, atan2, 2},         {&dt_kernel_ew_pow, pow, 2},
+    {&dt_kernel_ew_add, ref_add, 0},       {&dt_kernel_ew_sub, ref_sub, 0},
+    {&dt_kernel_ew_mul, ref_mul, 0},       {&dt_kernel_ew_div, ref_div, 0},
+    {&dt_kernel_ew_maximum, ref_max, 0},   {&dt_kernel_ew_minimum, ref_min, 0},
+    {&dt_kernel_ew_clamp_min, ref_max, 0}, {&dt_kernel_ew_clamp_max, ref_min, 0},
+    {&dt_kernel_ew_fmax, ref_fmax, 0},     {&dt_kernel_ew_fmin, ref_fmin, 0},
+    {&dt_kernel_ew_fmod, fmod, 0},         {&dt_kernel_ew_remainder, ref_remainder, 0.5},
+    {&dt_kernel_ew_atan2, atan2, 2},       {&dt_kernel_ew_pow, pow, 2},
 };
 
 START_TEST(binary_values) {
@@ -261,15 +262,15 @@ START_TEST(halves_round_quotients) {
         }
         ck_assert_int_eq(ew_run(rows[k].kernel, rows[k].dtype, 1, out, 2, in), DT_OK);
         for (int i = 0; i < 40; i++) ck_assert_double_eq(ew_get(out, i), rows[k].tensors);
-        ck_assert_double_eq(
-            once(rows[k].kernel, rows[k].dtype, 2, rows[k].x, rows[k].y, 0, 0, 0), rows[k].number);
+        ck_assert_double_eq(once(rows[k].kernel, rows[k].dtype, 2, rows[k].x, rows[k].y, 0, 0, 0),
+                            rows[k].number);
         for (int j = 0; j < 2; j++) dt_tensor_release(in[j]);
         dt_tensor_release(out);
     }
 }
 END_TEST
 
-/* ---- integers ---------------------------------------------------------------------------------------- */
+/* ---- integers ------------------------------------------------------------------------------- */
 
 static int64_t wrap(dt_dtype dtype, __int128 v) {
     int64_t bytes = 0;
@@ -387,7 +388,7 @@ START_TEST(refused) {
 }
 END_TEST
 
-/* ---- bool -------------------------------------------------------------------------------------------- */
+/* ---- bool ----------------------------------------------------------------------------------- */
 
 START_TEST(bools_and_comparisons) {
     static const struct {
@@ -415,7 +416,7 @@ START_TEST(bools_and_comparisons) {
             }
             ck_assert_int_eq(ew_run(rows[k].kernel, (dt_dtype)dtype, 1, out, 2, in), DT_OK);
             for (int64_t i = 0; i < n; i++)
-                ck_assert_msg(*ew_at(out, i) == rows[k].table[i & 3] - '0', "%s", 
+                ck_assert_msg(*ew_at(out, i) == rows[k].table[i & 3] - '0', "%s",
                               rows[k].kernel->name);
             for (int j = 0; j < 2; j++) dt_tensor_release(in[j]);
             dt_tensor_release(out);
@@ -447,7 +448,7 @@ START_TEST(nan_and_infinity_tests) {
 }
 END_TEST
 
-/* ---- layouts ------------------------------------------------------------------------------------------ */
+/* ---- layouts -------------------------------------------------------------------------------- */
 
 typedef struct layout {
     int rank;
@@ -455,9 +456,10 @@ typedef struct layout {
 } layout;
 
 static const layout layouts[] = {
-    {0, {0}},          {1, {1}},          {1, {7}},         {1, {5000}},      {2, {3, 0}},
-    {2, {40, 130}},    {2, {500, 3}},     {2, {130, 70}},   {3, {5, 1, 70}},  {3, {2, 3, 4}},
-    {4, {3, 5, 7, 9}}, {4, {2, 40, 3, 33}}, {2, {2, 1100}},   {3, {11, 2, 100}},
+    {0, {0}},        {1, {1}},          {1, {7}},          {1, {5000}},
+    {2, {3, 0}},     {2, {40, 130}},    {2, {500, 3}},     {2, {130, 70}},
+    {3, {5, 1, 70}}, {3, {2, 3, 4}},    {4, {3, 5, 7, 9}}, {4, {2, 40, 3, 33}},
+    {2, {2, 1100}},  {3, {11, 2, 100}},
 };
 #define LAYOUTS ((int)(sizeof layouts / sizeof layouts[0]))
 
@@ -566,10 +568,10 @@ START_TEST(in_place) {
     const layout *l = &layouts[_i];
     static const int variants[] = {PLAIN, SLICED, TURNED, OFFSET};
     for (int k = 0; k < 4; k++) {
-        dt_tensor *x = arranged(DT_F32, l, variants[k], 1), *was = arranged(DT_F32, l, variants[k], 1);
+        dt_tensor *x = arranged(DT_F32, l, variants[k], 1),
+                  *was = arranged(DT_F32, l, variants[k], 1);
         dt_tensor *y = arranged(DT_F32, l, EXPANDED, 2);
-        ck_assert_int_eq(
-            ew_run(&dt_kernel_ew_add, DT_F32, 3, x, 2, (dt_tensor *[]){x, y}), DT_OK);
+        ck_assert_int_eq(ew_run(&dt_kernel_ew_add, DT_F32, 3, x, 2, (dt_tensor *[]){x, y}), DT_OK);
         check_sum(was, y, x);
         dt_tensor_release(x);
         x = arranged(DT_F32, l, variants[k], 1);
@@ -583,7 +585,7 @@ START_TEST(in_place) {
 }
 END_TEST
 
-/* ---- one element, one result ---------------------------------------------------------------------------- */
+/* ---- one element, one result ---------------------------------------------------------------- */
 
 static bool same_value(dt_dtype dtype, const void *a, const void *b) {
     if (!memcmp(a, b, dt_dtype_size(dtype))) return true;
@@ -626,7 +628,8 @@ START_TEST(bits_depend_on_operands_alone) {
             for (int64_t length = n; length > 0; length = length == n ? 37 : length - 9) {
                 for (int64_t at = 0; at + length <= n; at += 29) {
                     dt_tensor *view[3], *out = ew_view(other, 1, &length, &(int64_t){1}, at);
-                    for (int j = 0; j < 3; j++) view[j] = ew_view(in[j], 1, &length, &(int64_t){1}, at);
+                    for (int j = 0; j < 3; j++)
+                        view[j] = ew_view(in[j], 1, &length, &(int64_t){1}, at);
                     run_kernel(k, t, out, view);
                     for (int64_t i = 0; i < length; i++)
                         ck_assert_msg(same_value(t, ew_at(out, i), ew_at(whole, at + i)),
@@ -679,7 +682,7 @@ START_TEST(steps_do_not_matter) {
 }
 END_TEST
 
-/* ---- the family, costs ------------------------------------------------------------------------------------ */
+/* ---- the family, costs ---------------------------------------------------------------------- */
 
 START_TEST(family_gives_tiles) {
     static const dt_kernel *table[DT_OP_COUNT];
@@ -737,8 +740,8 @@ static Suite *suite(void) {
     tcase_add_loop_test(values, integer_division_by_zero, 0, 5);
     suite_add_tcase(s, values);
     TEST_CASE(s, "rules", parameters_and_three_operands, numbers_beside_halves,
-              halves_round_quotients, refused,
-              bools_and_comparisons, nan_and_infinity_tests, family_gives_tiles, costs_and_parts);
+              halves_round_quotients, refused, bools_and_comparisons, nan_and_infinity_tests,
+              family_gives_tiles, costs_and_parts);
     TCase *shapes = tcase_create("layouts");
     tcase_add_loop_test(shapes, layouts_of_add, 0, LAYOUTS);
     tcase_add_loop_test(shapes, layouts_with_casts, 0, LAYOUTS);

@@ -5,8 +5,8 @@
  * Halves only convert to and from f32: dt_cast (cast.c) goes that way for the rest, which is also
  * how torch rounds.  Pairs of one type are NULL.
  *
- * C leaves a float that does not fit into an integer undefined; the conversion instructions of x86 give
- * the least integer, in their scalar and vector forms alike, and that is what torch shows.
+ * C leaves a float that does not fit into an integer undefined; the conversion instructions of x86
+ * give the least integer, in their scalar and vector forms alike, and that is what torch shows.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,9 +64,8 @@ CAST(F32, float, F16, uint16_t, dt__f32_to_f16_bits(x))
 CAST(F32, float, BF16, uint16_t, dt__f32_to_bf16_bits(x))
 
 #define ROW(S_)                                                                                    \
-    [DT_BOOL] = S_##_to_BOOL, [DT_U8] = S_##_to_U8, [DT_I8] = S_##_to_I8,                          \
-    [DT_I16] = S_##_to_I16, [DT_I32] = S_##_to_I32, [DT_I64] = S_##_to_I64,                        \
-    [DT_F32] = S_##_to_F32, [DT_F64] = S_##_to_F64
+    [DT_BOOL] = S_##_to_BOOL, [DT_U8] = S_##_to_U8, [DT_I8] = S_##_to_I8, [DT_I16] = S_##_to_I16,  \
+    [DT_I32] = S_##_to_I32, [DT_I64] = S_##_to_I64, [DT_F32] = S_##_to_F32, [DT_F64] = S_##_to_F64
 
 #define JOIN(a, b) a##b
 #define TABLE_OF(isa) JOIN(dt__casts_, isa)

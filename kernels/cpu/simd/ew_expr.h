@@ -26,12 +26,13 @@
 #define EW_FN static inline __attribute__((always_inline, unused))
 
 #define EW_INT_CASES(f)                                                                            \
-    uint8_t: f##_u8, int8_t: f##_i8, int16_t: f##_i16, int32_t: f##_i32, int64_t: f##_i64
+    uint8_t:                                                                                       \
+    f##_u8, int8_t : f##_i8, int16_t : f##_i16, int32_t : f##_i32, int64_t : f##_i64
 #define EW_FLT_CASES(f) float : f##_f32, double : f##_f64
 
-#define EW_GENERIC_ALL(f, x) _Generic((x), bool: f##_bool, EW_INT_CASES(f), EW_FLT_CASES(f))
+#define EW_GENERIC_ALL(f, x) _Generic((x), bool : f##_bool, EW_INT_CASES(f), EW_FLT_CASES(f))
 #define EW_GENERIC_NUM(f, x) _Generic((x), EW_INT_CASES(f), EW_FLT_CASES(f))
-#define EW_GENERIC_BITS(f, x) _Generic((x), bool: f##_bool, EW_INT_CASES(f))
+#define EW_GENERIC_BITS(f, x) _Generic((x), bool : f##_bool, EW_INT_CASES(f))
 #define EW_GENERIC_INT(f, x) _Generic((x), EW_INT_CASES(f))
 #define EW_GENERIC_FLT(f, x) _Generic((x), EW_FLT_CASES(f))
 
@@ -42,7 +43,7 @@
     X(i16, int16_t, uint32_t, float)                                                               \
     X(i32, int32_t, uint32_t, double)
 
-/* ---- arithmetic on integers ------------------------------------------------------------------- */
+/* ---- arithmetic on integers ----------------------------------------------------------------- */
 
 #define EW_INT_BASICS(N, T, U, Q)                                                                  \
     EW_FN T ew_add_##N(T x, T y) { return (T)((U)x + (U)y); }                                      \
@@ -91,8 +92,9 @@
 EW_INT_TYPES(EW_INT_BASICS)
 EW_INT_BASICS(i64, int64_t, uint64_t, double)
 
-/* Quotient and remainders. Up to 32 bits the quotient of two Q is close enough that cutting it off is
- * exact, which vectorises; the least int over -1 comes out as itself by the conversion of x86. */
+/* Quotient and remainders. Up to 32 bits the quotient of two Q is close enough that cutting it off
+ * is exact, which vectorises; the least int over -1 comes out as itself by the conversion of
+ * x86. */
 #define EW_INT_QUOTIENT(N, T, U, Q)                                                                \
     EW_FN T ew_div_trunc_##N(T x, T y, int half) {                                                 \
         (void)half;                                                                                \
@@ -121,7 +123,7 @@ EW_FN int64_t ew_div_trunc_i64(int64_t x, int64_t y, int half) {
 
 #define EW_INT_REMAINDERS(N, T, U, Q)                                                              \
     EW_FN T ew_fmod_##N(T x, T y) {                                                                \
-        return y == 0 ? 0 : ew_sub_##N(x, ew_mul_##N(ew_div_trunc_##N(x, y, 0), y));                  \
+        return y == 0 ? 0 : ew_sub_##N(x, ew_mul_##N(ew_div_trunc_##N(x, y, 0), y));               \
     }                                                                                              \
     EW_FN T ew_remainder_##N(T x, T y) {                                                           \
         T r = ew_fmod_##N(x, y);                                                                   \
@@ -136,7 +138,7 @@ EW_FN int64_t ew_div_trunc_i64(int64_t x, int64_t y, int half) {
 EW_INT_TYPES(EW_INT_REMAINDERS)
 EW_INT_REMAINDERS(i64, int64_t, uint64_t, double)
 
-/* ---- bool ------------------------------------------------------------------------------------- */
+/* ---- bool ----------------------------------------------------------------------------------- */
 
 EW_FN bool ew_add_bool(bool x, bool y) { return x | y; }
 EW_FN bool ew_mul_bool(bool x, bool y) { return x & y; }
@@ -144,7 +146,7 @@ EW_FN bool ew_not_bool(bool x) { return !x; }
 EW_FN bool ew_isinf_bool(bool x) { return (void)x, false; }
 EW_FN bool ew_isfinite_bool(bool x) { return (void)x, true; }
 
-/* ---- arithmetic on floats ---------------------------------------------------------------------- */
+/* ---- arithmetic on floats ------------------------------------------------------------------- */
 
 #define EW_FLT_BASICS(N, T, S)                                                                     \
     EW_FN T ew_add_##N(T x, T y) { return x + y; }                                                 \
@@ -172,16 +174,18 @@ EW_FN bool ew_isfinite_bool(bool x) { return (void)x, true; }
         T d = y - x;                                                                               \
         T low = x + w * d, high = y - d * (1 - w);                                                 \
         return __builtin_fabs##S(w) < (T)0.5 ? low : high;                                         \
-    }                                                                                              \
+    }
 
 EW_FLT_BASICS(f32, float, f)
 EW_FLT_BASICS(f64, double, )
 
-/* ---- functions of math.h and math_double.h ----------------------------------------------------- */
+/* ---- functions of math.h and math_double.h -------------------------------------------------- */
 
 #define EW_FUNCTIONS(X)                                                                            \
-    X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos)  \
-    X(atan) X(sinh) X(cosh) X(tanh) X(erf) X(erfc) X(sigmoid) X(silu) X(gelu) X(gelu_tanh)
+    X(exp)                                                                                         \
+    X(exp2)                                                                                        \
+    X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) \
+        X(cosh) X(tanh) X(erf) X(erfc) X(sigmoid) X(silu) X(gelu) X(gelu_tanh)
 
 #define EW_FUNCTION(fn)                                                                            \
     EW_FN float ew_##fn##_f32(float x) { return dt_##fn##f(x); }                                   \
@@ -204,7 +208,9 @@ EW_FN float ew_narrow(float x, int half) {
                      : dt__bf16_bits_to_f32(dt__f32_to_bf16_bits(x));
 }
 
-EW_FN float ew_div_trunc_f32(float x, float y, int half) { return dt_truncf(ew_narrow(x / y, half)); }
+EW_FN float ew_div_trunc_f32(float x, float y, int half) {
+    return dt_truncf(ew_narrow(x / y, half));
+}
 EW_FN double ew_div_trunc_f64(double x, double y, int half) {
     return (void)half, __builtin_trunc(x / y);
 }
@@ -229,7 +235,7 @@ EW_FN double ew_softplus_f64(double x, double beta, double threshold) {
     return dt_softplus(x, beta, threshold);
 }
 
-/* ---- the overloads ------------------------------------------------------------------------------- */
+/* ---- the overloads -------------------------------------------------------------------------- */
 
 #define ew_add(x, y) EW_GENERIC_ALL(ew_add, x)(x, y)
 #define ew_mul(x, y) EW_GENERIC_ALL(ew_mul, x)(x, y)

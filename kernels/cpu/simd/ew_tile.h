@@ -1,8 +1,8 @@
 /* ew_tile.h: turns rows of kernels/ew.def into tile functions for one instruction set.
  *
- * A file of this folder defines EW_GROUP_<group> as EW_ON for the groups it instantiates and includes this
- * header and then ew.def.  Each row gives, for each of its types, one function of type dt_ew_tile
- * with a loop for each useful pattern of steps, and one table of them by dtype:
+ * A file of this folder defines EW_GROUP_<group> as EW_ON for the groups it instantiates and
+ * includes this header and then ew.def.  Each row gives, for each of its types, one function of
+ * type dt_ew_tile with a loop for each useful pattern of steps, and one table of them by dtype:
  *     const dt_ew_tile dt__ew_<name>_<isa>[DT_DTYPE_COUNT]
  *
  * T1: `ivdep` holds because an output is an input exactly or does not touch it (elementwise.h, I1).

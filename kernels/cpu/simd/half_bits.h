@@ -1,4 +1,5 @@
-/* half_bits.h: half.h for files that also see dtype.h, whose functions on dt_f16 have the same names. */
+/* half_bits.h: half.h for files that also see dtype.h, whose functions on dt_f16 have the same
+ * names. */
 #ifndef DT_KERNELS_CPU_SIMD_HALF_BITS_H
 #define DT_KERNELS_CPU_SIMD_HALF_BITS_H
 
