@@ -338,7 +338,8 @@ dt_status dt_infer_pow(dt_op_call *c) {
             if (exponent < 0)
                 return dt_fail(DT_E_RUNTIME,
                                "Integers to negative integer powers are not allowed.");
-        } else if (operands[0]->kind == DT_ARG_TENSOR && pow_shortcut(c, exponent)) {
+        } else if (operands[0]->kind == DT_ARG_TENSOR && common != DT_F16 &&
+                   pow_shortcut(c, exponent)) { /* torch has no shortcut for float16 */
             return dt_rule_elementwise(c, operands, 1, common, common);
         }
     }
@@ -392,9 +393,15 @@ dt_status dt_infer_clamp(dt_op_call *c) {
     int n = 1;
     if (low) operands[n++] = &c->args[1];
     if (high) operands[n++] = &c->args[2];
-    if (!high) switch_op(c, DT_OP_clamp__min);
-    if (!low) switch_op(c, DT_OP_clamp__max);
-    return elementwise_args(c, operands, n);
+    const dt_op *op = c->op;
+    if (n == 2 && operands[1]->kind == DT_ARG_TENSOR) /* of a tensor: defined for bool too */
+        c->op = &dt_op_table[low ? DT_OP_maximum : DT_OP_minimum];
+    else if (n == 2)
+        c->op = &dt_op_table[low ? DT_OP_clamp__min : DT_OP_clamp__max];
+    switch_op(c, (dt_op_id)c->op->id);
+    dt_status status = elementwise_args(c, operands, n);
+    c->op = op;
+    return status;
 }
 
 dt_status dt_infer_lerp(dt_op_call *c) {
@@ -403,6 +410,8 @@ dt_status dt_infer_lerp(dt_op_call *c) {
         return dt_fail(DT_E_RUNTIME, "expected dtype %s for `end` but got dtype %s",
                        dt_dtype_table[operands[0]->t->dtype].name,
                        dt_dtype_table[operands[1]->t->dtype].name);
+    if (!dt_dtype_is_float((dt_dtype)operands[0]->t->dtype))
+        return unsupported(c, (dt_dtype)operands[0]->t->dtype);
     return elementwise_args(c, operands, 3);
 }
 

@@ -24,7 +24,7 @@ static dt_status check_dtypes(const dt_tensor *a, const dt_tensor *b) {
     if (a->dtype != b->dtype)
         return dt_fail(DT_E_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        c_name(a->dtype), c_name(b->dtype));
-    if (a->dtype == DT_BOOL)
+    if (a->dtype == DT_BOOL && a->numel > 0 && b->numel > 0)
         return dt_fail(DT_E_NOT_IMPLEMENTED, "\"addmm_impl_cpu_\" not implemented for 'Bool'");
     return DT_OK;
 }

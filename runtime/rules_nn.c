@@ -16,7 +16,7 @@ dt_status dt_infer_softmax(dt_op_call *c) {
     int d;
     dt_dtype dtype = dt_arg_given(c, 2) ? c->args[2].dtype : (dt_dtype)t->dtype;
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &d));
-    if (!dt_dtype_is_float(dtype))
+    if (!dt_dtype_is_float(dtype) && t->numel > 0) /* torch looks at the dtype when it computes */
         return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
                        c->op->id == DT_OP_softmax ? "softmax_lastdim_kernel_impl"
                                                   : "log_softmax_lastdim_kernel_impl",
@@ -114,7 +114,7 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
                        "Expected query, key, and value to all be  at least 2 dimensional, but got "
                        "query.dim: %d, key.dim: %d and value.dim: %d instead.", q->rank, k->rank,
                        v->rank);
-    if (!dt_dtype_is_float((dt_dtype)q->dtype))
+    if (!dt_dtype_is_float((dt_dtype)q->dtype) && q->numel > 0)
         return dt_fail(DT_E_RUNTIME, "scaled_dot_product_attention: expected floating point inputs, "
                        "got %s", dt_dtype_table[q->dtype].long_name);
     if (mask && causal)

@@ -151,7 +151,8 @@ CASES: list[Case] = [
          special=False, positive=True),
     case("lerp", lambda L, x, y: L.lerp(x, y, 0.3), tensors=2, exact=False, special=False,
          tolerance=8),
-    case("gelu", lambda L, x: L.nn.functional.gelu(x), exact=False, tolerance=4),
+    # special=False: torch's vectorised erf GELU of inf is NaN (its scalar one, and ours, inf).
+    case("gelu", lambda L, x: L.nn.functional.gelu(x), exact=False, tolerance=4, special=False),
     case("gelu.tanh", lambda L, x: L.nn.functional.gelu(x, approximate="tanh"), exact=False,
          tolerance=20),
     case("silu", lambda L, x: L.nn.functional.silu(x), exact=False, tolerance=2),
@@ -560,5 +561,5 @@ def test_creation(name: str) -> None:
     want, got = CREATION[name](torch), CREATION[name](dtorch)
     assert got.dtype is want.dtype
     assert tuple(got.shape) == tuple(want.shape)
-    tolerance = 1e-6 if want.dtype == torch.float32 else 0.0
+    tolerance = {torch.float32: 1e-6, torch.float64: 1e-15}.get(want.dtype, 0.0)
     torch.testing.assert_close(got.to_torch(), want, rtol=tolerance, atol=tolerance)
