@@ -22,11 +22,22 @@ const char *dt_cpu_level_name(dt_cpu_level level) {
 }
 
 #if defined(__x86_64__) && !DT_ISA_BASE_ONLY
+#include <cpuid.h>
+
+/* The features of v3 that not every compiler's __builtin_cpu_supports knows by name. */
+static bool has_small_features(void) {
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+    bool f16c = c >> 29 & 1, movbe = c >> 22 & 1;
+    if (!__get_cpuid(0x80000001, &a, &b, &c, &d)) return false;
+    bool lzcnt = c >> 5 & 1;
+    return f16c && movbe && lzcnt;
+}
+
 static bool has_v3(void) {
     return __builtin_cpu_supports("avx") && __builtin_cpu_supports("avx2") &&
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
+           __builtin_cpu_supports("fma") && has_small_features();
 }
 
 static bool has_v4(void) {

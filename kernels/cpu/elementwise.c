@@ -218,6 +218,7 @@ static dt_status run_tile(const ew_op *op, int64_t n, void *out, const void *con
         op->tile(n, out, in, step, params);
         return DT_OK;
     }
+    DT_ASSERT(op->family->nin >= 2);
     DT_TRY(op->family->check(op->math, n, in[1], step[1]));
     op->tile(n, out, in, step, params);
     return DT_OK;

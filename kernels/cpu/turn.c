@@ -62,15 +62,15 @@ static void turn_4x4(const char *from, int64_t stride, uint32_t *to, int64_t pit
     memcpy(&b, from + stride, 16);
     memcpy(&c, from + 2 * stride, 16);
     memcpy(&d, from + 3 * stride, 16);
-    vec4 ab_low = __builtin_shuffle(a, b, (vec4){0, 4, 1, 5});
-    vec4 ab_high = __builtin_shuffle(a, b, (vec4){2, 6, 3, 7});
-    vec4 cd_low = __builtin_shuffle(c, d, (vec4){0, 4, 1, 5});
-    vec4 cd_high = __builtin_shuffle(c, d, (vec4){2, 6, 3, 7});
+    vec4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    vec4 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    vec4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    vec4 cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     vec4 rows[4] = {
-        __builtin_shuffle(ab_low, cd_low, (vec4){0, 1, 4, 5}),
-        __builtin_shuffle(ab_low, cd_low, (vec4){2, 3, 6, 7}),
-        __builtin_shuffle(ab_high, cd_high, (vec4){0, 1, 4, 5}),
-        __builtin_shuffle(ab_high, cd_high, (vec4){2, 3, 6, 7}),
+        __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7),
     };
     for (int r = 0; r < 4; r++) memcpy(to + r * pitch, &rows[r], 16);
 }
@@ -79,8 +79,7 @@ static void turn_2x2(const char *from, int64_t stride, uint64_t *to, int64_t pit
     vec2 a, b;
     memcpy(&a, from, 16);
     memcpy(&b, from + stride, 16);
-    vec2 first = __builtin_shuffle(a, b, (vec2){0, 2}),
-         second = __builtin_shuffle(a, b, (vec2){1, 3});
+    vec2 first = __builtin_shufflevector(a, b, 0, 2), second = __builtin_shufflevector(a, b, 1, 3);
     memcpy(to, &first, 16);
     memcpy(to + pitch, &second, 16);
 }

@@ -181,11 +181,11 @@ EW_FLT_BASICS(f64, double, )
 
 /* ---- functions of math.h and math_double.h -------------------------------------------------- */
 
+// clang-format off
 #define EW_FUNCTIONS(X)                                                                            \
-    X(exp)                                                                                         \
-    X(exp2)                                                                                        \
-    X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) \
-        X(cosh) X(tanh) X(erf) X(erfc) X(sigmoid) X(silu) X(gelu) X(gelu_tanh)
+    X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos)  \
+    X(atan) X(sinh) X(cosh) X(tanh) X(erf) X(erfc) X(sigmoid) X(silu) X(gelu) X(gelu_tanh)
+// clang-format on
 
 #define EW_FUNCTION(fn)                                                                            \
     EW_FN float ew_##fn##_f32(float x) { return dt_##fn##f(x); }                                   \
