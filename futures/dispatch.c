@@ -66,9 +66,10 @@ static dt_status ensure_room(dt_sched *sched) {
 }
 
 dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
-    dt_sched *sched = dt_runtime();
+    dt_sched *sched;
     dt_future *future = NULL;
-    dt_status status = sched ? ensure_room(sched) : DT_E_SHUTDOWN;
+    dt_status status = dt_runtime_get(&sched);
+    if (status == DT_OK) status = ensure_room(sched);
     if (status == DT_OK) status = dt_future_new(&future);
     if (status != DT_OK) {
         dt_task_free(task);
@@ -101,7 +102,7 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) {
     dt_task *task;
     DT_TRY(dt_task_new(DT_TASK_FENCE, readers ? 1 : 0, readers ? 0 : 1, &task));
     task->call.operands[0] = dt_tensor_retain(t);
-    dt_future *previous = dt_future_retain(s->last_write);
+    dt_future *previous = s->last_write ? dt_future_retain(s->last_write) : NULL;
     dt_status status = dt_runtime_submit(task, out);
     /* A fence writes nothing: what the tensor's value hangs on stays the task before it. */
     if (status == DT_OK && readers && previous) set_last_write(s, previous);
@@ -123,17 +124,17 @@ static int64_t tensor_bytes(const dt_tensor *t) {
     return t->numel * (int64_t)dt_dtype_size((dt_dtype)t->dtype);
 }
 
-/* A failed storage is whole again only once all of it has been overwritten. */
-static void look_at_failed_output(dt_lane *lane, dt_tensor *t) {
+/* A storage that failed stays so, as it does for tasks (storage.h I4): whether the failure is known
+ * at the call must not decide what an op that overwrites the bytes gives. */
+static void look_at_writer(dt_lane *lane, dt_tensor *t) {
     dt_future *future;
     dt_future_state state = dt_tensor_state(t, &future);
-    bool failed = state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED;
-    if (failed && (size_t)tensor_bytes(t) < t->storage->bytes) lane->failed = future;
+    if (state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED) lane->failed = future;
 }
 
 static void look_at_output(dt_lane *lane, dt_tensor *t) {
     dt_storage *s = t->storage;
-    if (DT_UNLIKELY(s->last_write != NULL)) look_at_failed_output(lane, t);
+    if (DT_UNLIKELY(s->last_write != NULL)) look_at_writer(lane, t);
     if (atomic_load_explicit(&s->writers, memory_order_acquire) != 0 ||
         atomic_load_explicit(&s->readers, memory_order_acquire) != 0)
         lane->ready = false;
@@ -222,7 +223,7 @@ static dt_status copy_external_inputs(dt_call *call) {
         DT_TRY(copy.op->rule(&copy));
         copy.call.operands[0] = dt_tensor_retain(copy.outs[0]);
         copy.call.kernel = dt_device_cpu()->kernels[DT_OP_clone];
-        dt_status status = run_here(&copy.call);
+        dt_status status = dt_call_run_inline(&copy.call); /* not run_here: no late errors */
         if (status == DT_OK) {
             call->operands[call->nout + k] = dt_tensor_retain(copy.outs[0]);
             dt_tensor_release(t);

@@ -33,6 +33,7 @@ dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future);
 /* The shared scheduler, started at first use with the environment's settings (DTORCH_IO,
  * DTORCH_NUM_THREADS). After a fork the child gets a new one. NULL with error text on failure. */
 dt_sched *dt_runtime(void);
+dt_status dt_runtime_get(dt_sched **out) DT_MUST_CHECK; /* the same, with the error's status */
 bool dt_runtime_started(void);
 /* Stops the shared scheduler (interpreter shutdown); later calls fail with DT_E_SHUTDOWN. Not with
  * the GIL held. */
