@@ -23,7 +23,8 @@ static void forget_in_child(void) {
 }
 
 static dt_status read_environment(dt_sched_options *options) {
-    *options = (dt_sched_options){.io = getenv("DTORCH_IO")};
+    const char *io = getenv("DTORCH_IO");
+    *options = (dt_sched_options){.io = io && *io ? io : NULL};
     const char *threads = getenv("DTORCH_NUM_THREADS");
     if (!threads || !*threads) return DT_OK;
     char *end;
