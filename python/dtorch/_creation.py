@@ -242,9 +242,9 @@ def arange(
     _check(device, layout)
     if len(args) > 3:
         raise TypeError(f"arange() takes at most 3 positional arguments but {len(args)} were given")
-    names = ("end",) if len(args) == 1 and end is None else ("start", "end", "step")
+    order = ("end",) if len(args) == 1 and end is None else ("start", "end", "step")
     given = {"start": start, "end": end, "step": step}
-    for name, value in zip(names, args, strict=False):
+    for name, value in zip(order, args, strict=False):
         if given[name] is not None:
             raise TypeError(f"arange() got multiple values for argument '{name}'")
         given[name] = value
@@ -258,8 +258,9 @@ def arange(
     by = 1 if given["step"] is None else given["step"]
     for name, value in (("start", first), ("end", last), ("step", by)):
         if not isinstance(value, Tensor) and not hasattr(value, "__float__"):
+            where = f" (position {order.index(name) + 1})" if name in order[: len(args)] else ""
             raise TypeError(
-                f"arange(): argument '{name}' must be Number, not {type(value).__name__}"
+                f"arange(): argument '{name}'{where} must be Number, not {type(value).__name__}"
             )
     if dtype is None:
         if out is not None:
@@ -326,8 +327,10 @@ def manual_seed(seed: int) -> None:
 
 
 def _float_dtype(name: str, dtype: Any) -> Any:
-    if dtype is not None and _C.dtype_name(dtype) not in ("float32", "float64", "float16", "bfloat16"):
-        raise RuntimeError(f'"{name}" not implemented for \'{_C.dtype_name(dtype)}\'')
+    if dtype is not None:
+        known = _C.dtype_name(dtype)
+        if not known.startswith(("float", "bfloat")):
+            raise NotImplementedError(f"{name}() is not implemented for {known}")
     return dtype
 
 

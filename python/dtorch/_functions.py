@@ -512,9 +512,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
         for i, t in enumerate(tensors)
     ]
     if swap:
-        grids = [grids[1].transpose(0, 1), grids[0].transpose(0, 1), *(
-            g.transpose(0, 1) for g in grids[2:]
-        )]
+        grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
 

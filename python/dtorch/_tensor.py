@@ -16,7 +16,7 @@ _to = _C.rows["copy__to"]
 
 def _is_device(value: Any) -> bool:
     if isinstance(value, str):
-        return value.partition(":")[0] in ("cpu", "cuda", "meta", "mps", "xpu")
+        return not _C.is_dtype(value)
     return type(value).__name__ == "device"
 
 

@@ -104,6 +104,10 @@ static const char *const without_out[] = {"relu",  "clone", "reshape",     "flat
                                           "isinf", "isnan", "masked_fill", "isfinite", "fill",
                                           "rsub",  NULL};
 
+/* Functions that torch also computes of two numbers. */
+static const char *const of_numbers[] = {"add",    "sub",         "mul",          "multiply", "div",
+                                         "divide", "true_divide", "floor_divide", NULL};
+
 static int compile(dt_py_spec *spec, const dt_op *op) {
     spec->op = op;
     (void)dt_op_display_name(op, spec->name, sizeof spec->name);
@@ -122,6 +126,7 @@ static int compile(dt_py_spec *spec, const dt_op *op) {
     }
     /* torch gives nearly every function that computes something an out=. */
     spec->takes_out = dt_op_has(op, 'F') && !dt_op_has(op, 'V') && !is_one_of(spec->name, without_out);
+    spec->needs_tensor = spec->params[0].letter == 'S' && !is_one_of(spec->name, of_numbers);
     return 0;
 }
 
@@ -462,6 +467,9 @@ static int parse_varargs(const dt_py_spec *spec, const char *name, PyObject *con
     return 0;
 }
 
+static const char *const category_names[] = {
+    [DT_CAT_BOOL] = "bool", [DT_CAT_INT] = "int", [DT_CAT_FLOAT] = "float"};
+
 /* Defaults, and the error for what is missing. */
 static int fill_rest(const dt_py_spec *spec, const char *name, uint32_t given, dt_py_args *args) {
     for (int i = 0; i < spec->count; i++) {
@@ -514,7 +522,17 @@ int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method, PyOb
         if (parse_keyword(spec, name, method, PyTuple_GET_ITEM(kwnames, k), objects[nobjects + k],
                           &given, args) < 0)
             return -1;
-    return fill_rest(spec, name, given, args);
+    if (fill_rest(spec, name, given, args) < 0) return -1;
+    if (!spec->needs_tensor) return 0;
+    for (int i = 0; i < spec->count; i++)
+        if (args->call.args[i].kind == DT_ARG_TENSOR) return 0;
+    PyErr_Format(PyExc_TypeError,
+                 "%s() received an invalid combination of arguments - got (%s, %s), but one of "
+                 "'%s' and '%s' must be a Tensor",
+                 name, category_names[args->call.args[0].s.category],
+                 category_names[args->call.args[1].s.category], spec->params[0].text,
+                 spec->params[1].text);
+    return -1;
 }
 
 void dt_py_args_fini(dt_py_args *args) {

@@ -32,6 +32,7 @@ typedef struct dt_py_spec {
     int positional; /* how many may come by position */
     int required;   /* how many of those have no default */
     bool takes_out; /* has an out= keyword */
+    bool needs_tensor; /* its S parameters may not all be numbers */
     dt_py_param params[DT_ARGS_MAX];
 } dt_py_spec;
 

@@ -186,6 +186,12 @@ static PyObject *dtype_name(PyObject *module, PyObject *object) {
     return PyUnicode_FromString(dt_dtype_table[dtype].name);
 }
 
+static PyObject *is_dtype(PyObject *module, PyObject *object) {
+    (void)module;
+    dt_dtype dtype;
+    return PyBool_FromLong(dt_py_dtype_try(object, &dtype));
+}
+
 static PyObject *dtype_of(PyObject *module, PyObject *object) {
     (void)module;
     dt_dtype dtype;
@@ -256,6 +262,7 @@ static PyObject *set_default_dtype(PyObject *module, PyObject *object) {
 
 static PyMethodDef functions[] = {
     {"dtype_name", dtype_name, METH_O, "The name (\"float32\") of a dtype or of a name for one."},
+    {"is_dtype", is_dtype, METH_O, "Whether it is a dtype of ours or the name of one."},
     {"dtype_of", dtype_of, METH_O, "The dtype object for a dtype or a name of one."},
     {"promote_types", promote_types, METH_VARARGS, "promote_types(type1, type2) -> dtype"},
     {"result_type", result_type, METH_VARARGS, "result_type(tensor1, tensor2) -> dtype"},

@@ -595,6 +595,21 @@ int dt_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
     return status;
 }
 
+/* copy_ broadcasts src to self, and says so in other words than an assignment. */
+static int check_broadcast(const dt_tensor *to, const dt_tensor *from) {
+    dt_dims a = dt_tensor_dims(to), b = dt_tensor_dims(from), both;
+    dt_status status = dt_shape_broadcast(&a, &b, &both);
+    if (status == DT_OK && (both.rank != a.rank || memcmp(both.v, a.v, sizeof *a.v * (size_t)a.rank) != 0)) {
+        char x[160], y[160];
+        status = dt_fail(DT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                         dt_shape_format(a.rank, a.v, x, sizeof x),
+                         dt_shape_format(both.rank, both.v, y, sizeof y));
+    }
+    if (status == DT_OK) return 0;
+    (void)dt_py_raise(status);
+    return -1;
+}
+
 /* _C.copy_into(self, src): self.copy_(src). */
 static PyObject *function_copy_into(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     (void)module;
@@ -605,7 +620,7 @@ static PyObject *function_copy_into(PyObject *module, PyObject *const *args, Py_
     dt_graveyard_drain();
     dt_tensor *to = dt_tensor_retain(dt_py_tensor_get(args[0]));
     dt_tensor *from = dt_tensor_retain(dt_py_tensor_get(args[1]));
-    int status = copy_into(to, from);
+    int status = check_broadcast(to, from) < 0 ? -1 : copy_into(to, from);
     dt_tensor_release(to);
     dt_tensor_release(from);
     return status == 0 ? Py_NewRef(args[0]) : NULL;

@@ -138,6 +138,12 @@ static PyObject *method_requires_grad(PyObject *self, PyObject *const *args, Py_
         PyErr_SetString(PyExc_TypeError, "requires_grad_() takes 1 argument, requires_grad=True");
         return NULL;
     }
+    if (total == 1 && !PyBool_Check(args[0])) {
+        PyErr_Format(PyExc_TypeError,
+                     "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
+                     dt_py_type_name(args[0]));
+        return NULL;
+    }
     if (set_requires_grad(self, total == 1 ? args[0] : Py_True, NULL) < 0) return NULL;
     return Py_NewRef(self);
 }

@@ -268,7 +268,15 @@ BINARY(op_lshift, bitwise_left_shift)
 BINARY(op_rshift, bitwise_right_shift)
 UNARY(op_negative, neg)
 UNARY(op_absolute, abs)
-UNARY(op_invert, bitwise_not)
+
+static PyObject *op_invert(PyObject *a) {
+    if (dt_dtype_is_float((dt_dtype)dt_py_tensor_get(a)->dtype)) {
+        PyErr_SetString(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and "
+                                         "Boolean-type tensors");
+        return NULL;
+    }
+    return dt_py_unary(DT_OP_bitwise_not, a);
+}
 
 static PyObject *op_positive(PyObject *a) { return Py_NewRef(a); }
 

@@ -416,6 +416,7 @@ int dt_py_tensor_init(PyObject *module) {
     PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
     if (type == NULL) return -1;
     dt_state->tensor_type = (PyTypeObject *)type;
+    dt_state->tensor_type->tp_name = "Tensor"; /* as messages of Python's operators say it */
     if (add_op_methods((PyTypeObject *)type) < 0 ||
         add_methods((PyTypeObject *)type, dt_py_interop_methods) < 0 ||
         add_methods((PyTypeObject *)type, dt_py_dlpack_methods) < 0)
