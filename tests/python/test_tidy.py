@@ -68,7 +68,7 @@ def test_header_compiles_alone(name: str) -> None:
     if compiler is None:
         pytest.skip("no C compiler")
     options = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
-    options += ["-DDT_ISA_SUFFIX=base", "-DDT_ISA_LEVEL=0", "-D_GNU_SOURCE="]
+    options += ["-DDT_ISA_SUFFIX=base", "-DDT_ISA_LEVEL=0", "-D_GNU_SOURCE"]
     options += ["-I", str(ROOT), "-I", sysconfig.get_path("include")]
     options += ["-I", str(Path(sys.prefix) / "include")]
     if platform.machine() == "x86_64":
