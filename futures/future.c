@@ -51,8 +51,8 @@ static inline bool is_lost(const dt_future *f) {
 static dt_error *lost_error(void) {
     dt_error *error = atomic_load_explicit(&fork_error, memory_order_acquire);
     if (error != NULL) return error;
-    dt_status status = dt_fail(DT_E_SHUTDOWN,
-                               "the tensor was still being computed when this process was forked: "
+    dt_status status =
+        dt_fail(DT_E_SHUTDOWN, "the tensor was still being computed when this process was forked: "
                                "its value exists in the parent process only");
     dt_error *made = dt_error_capture(status);
     if (atomic_compare_exchange_strong_explicit(&fork_error, &error, made, memory_order_acq_rel,
@@ -138,8 +138,8 @@ bool dt_future_add_waiter(dt_future *f, dt_waiter *waiter) {
     do {
         if (head == CLOSED) return false;
         waiter->next = head;
-    } while (!atomic_compare_exchange_weak_explicit(&f->waiters, &head, waiter, memory_order_release,
-                                                    memory_order_acquire));
+    } while (!atomic_compare_exchange_weak_explicit(&f->waiters, &head, waiter,
+                                                    memory_order_release, memory_order_acquire));
     return true;
 }
 

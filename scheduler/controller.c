@@ -275,8 +275,8 @@ static void wait_for_work(dt_sched *s) {
         deadline_ns = c->timers->heap_key == 0 ? 1 : (int64_t)c->timers->heap_key;
     dt_gate_close(&s->gate);
     bool unseen_stop = !c->stopping && atomic_load_explicit(&s->stop, memory_order_seq_cst);
-    if (c->taken_first != NULL || !dt_mpsc_is_empty(&s->submitted) || !dt_mpsc_is_empty(&s->ended) ||
-        unseen_stop) {
+    if (c->taken_first != NULL || !dt_mpsc_is_empty(&s->submitted) ||
+        !dt_mpsc_is_empty(&s->ended) || unseen_stop) {
         deadline_ns = 0;
     } else {
         count(&s->stat_wakeups, 1);
@@ -308,8 +308,7 @@ static void publish_io_stats(dt_sched *s) {
 }
 
 static bool is_over(dt_sched *s) {
-    return s->controller.stopping &&
-           atomic_load_explicit(&s->in_flight, memory_order_acquire) == 0;
+    return s->controller.stopping && atomic_load_explicit(&s->in_flight, memory_order_acquire) == 0;
 }
 
 void *dt__controller_main(void *argument) {

@@ -1,4 +1,4 @@
-/* controller.h: the scheduler's state, shared by sched.c (clients) and controller.c (the thread). */
+/* controller.h: the scheduler's state, shared by sched.c (clients) and controller.c (thread). */
 #ifndef DT_SCHEDULER_CONTROLLER_H
 #define DT_SCHEDULER_CONTROLLER_H
 
@@ -21,9 +21,9 @@ typedef struct dt_clock {
 typedef struct dt_controller {
     dt_clock clock;
     dt_mpsc_node *taken_first, *taken_last; /* submissions not yet linked */
-    dt_ready ready;        /* compute tasks */
-    dt_task *now_first, *now_last; /* tasks of other kinds that can start at once */
-    dt_task *timers;       /* heap by deadline */
+    dt_ready ready;                         /* compute tasks */
+    dt_task *now_first, *now_last;          /* tasks of other kinds that can start at once */
+    dt_task *timers;                        /* heap by deadline */
     bool stopping;
     dt_task *batch_first, *batch_last; /* runs to hand over at the end of this round */
     int batch_count;

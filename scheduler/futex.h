@@ -17,8 +17,8 @@
  * EAGAIN, EINTR, ETIMEDOUT. */
 static inline int dt_futex_wait(_Atomic(uint32_t) *word, uint32_t value, int64_t timeout_ns) {
     struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ns < 0 ? NULL : &ts, NULL,
-                      0);
+    long rc =
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ns < 0 ? NULL : &ts, NULL, 0);
     return rc == 0 ? 0 : errno;
 }
 

@@ -2,9 +2,9 @@
  *
  * I1: the queue of a storage is in program order, since tasks are linked in that order.
  * I2: the granted accesses are a prefix of the queue: one write, or reads only.
- *     (A direct task is not waited for by its own accesses: it runs whether they are granted or not,
- *     and may leave the queue before a task that stands before it and has ended as well.  What
- *     follows is then granted when the front leaves, which it is about to.)
+ *     (A direct task runs whether its accesses are granted or not, and may leave a queue before a
+ *     task that stands before it and has ended as well.  What follows is then granted when the
+ *     front leaves, which it is about to.)
  * I3: one task has one access at most in one queue: a write when it writes through any operand.
  */
 #include "scheduler/graph.h"
@@ -49,8 +49,7 @@ dt_status dt__graph_link(dt_task *task, uint8_t owner) {
     }
     for (int k = 0; k < call->nout; k++) append(task, dt_call_out(call, k)->storage, true, owner);
     for (int k = 0; k < call->nin; k++)
-        if (dt_call_in(call, k) != NULL)
-            append(task, dt_call_in(call, k)->storage, false, owner);
+        if (dt_call_in(call, k) != NULL) append(task, dt_call_in(call, k)->storage, false, owner);
     return DT_OK;
 }
 

@@ -187,7 +187,7 @@ void dt__io_submit(dt_io_engine *engine, dt_task *task, dt_io_ended ended, void 
     pump(engine, ended, context);
 }
 
-/* Whether the piece has to go on (interrupted, or moved a part); else the task knows how it went. */
+/* Whether the piece has to go on (interrupted, or moved a part); else the task knows the result. */
 static bool judge_piece(dt_io_engine *engine, dt_io_piece *piece) {
     dt_task *task = piece->task;
     const char *path = dt_file_path(task->io.file);
@@ -203,14 +203,14 @@ static bool judge_piece(dt_io_engine *engine, dt_io_piece *piece) {
     if (task->error != NULL) return false;
     dt_status status;
     if (piece->result < 0) {
-        status = dt_fail_errno(-piece->result, "cannot %s '%s'", piece->write ? "write" : "read",
-                               path);
+        status =
+            dt_fail_errno(-piece->result, "cannot %s '%s'", piece->write ? "write" : "read", path);
     } else if (piece->write) {
         status = dt_fail_errno(ENOSPC, "cannot write '%s'", path);
     } else {
-        status = dt_fail(DT_E_VALUE, "'%s' is truncated: it ends at byte %lld of the %lld needed",
-                         path, (long long)piece->offset,
-                         (long long)(task->io.offset + task->io.length));
+        status =
+            dt_fail(DT_E_VALUE, "'%s' is truncated: it ends at byte %lld of the %lld needed", path,
+                    (long long)piece->offset, (long long)(task->io.offset + task->io.length));
     }
     dt__task_fail(task, status);
     return false;

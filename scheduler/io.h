@@ -37,8 +37,8 @@ typedef struct dt_io_backend {
     void (*close)(dt_io_engine *engine); /* no piece is under way */
     /* Starts a piece. Never fails: an error becomes the piece's result. */
     void (*start)(dt_io_engine *engine, dt_io_piece *piece);
-    /* Sleeps until dt__io_wake, the end of a piece, or now >= deadline_ns (CLOCK_MONOTONIC; negative:
-     * none; 0: does not sleep). May also return for no reason. Finished pieces are put on
+    /* Sleeps until dt__io_wake, the end of a piece, or now >= deadline_ns (CLOCK_MONOTONIC;
+     * negative: none; 0: does not sleep). May also return for no reason. Finished pieces are put on
      * engine->finished. */
     void (*wait)(dt_io_engine *engine, int64_t deadline_ns);
 } dt_io_backend;
@@ -47,19 +47,19 @@ extern const dt_io_backend dt__io_uring, dt__io_epoll;
 
 struct dt_io_engine {
     const dt_io_backend *backend;
-    void *state;            /* the backend's */
-    int wake_fd;            /* eventfd; its counter is never read, each write is an event */
+    void *state; /* the backend's */
+    int wake_fd; /* eventfd; its counter is never read, each write is an event */
     int pieces_under_way;
-    dt_io_piece *finished;  /* in any order */
+    dt_io_piece *finished; /* in any order */
     dt_io_piece *free;
-    dt_task *first, *last;  /* tasks with pieces not yet started, through task->next */
+    dt_task *first, *last; /* tasks with pieces not yet started, through task->next */
     int64_t reads, writes, bytes;
     char reason[DT__IO_REASON_MAX]; /* why this backend */
     dt_io_piece pieces[DT__IO_PIECES_MAX];
 };
 
-/* Chooses and opens a backend. wanted: "uring", "epoll", or NULL for uring if it can be had. Must be
- * called by the thread that will use the engine. */
+/* Chooses and opens a backend. wanted: "uring", "epoll", or NULL for uring if it can be had. Must
+ * be called by the thread that will use the engine. */
 dt_status dt__io_open(const char *wanted, dt_io_engine **out) DT_MUST_CHECK;
 void dt__io_close(dt_io_engine *engine);
 

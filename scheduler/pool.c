@@ -31,8 +31,8 @@
 #include "scheduler/task.h"
 #include "scheduler/threads.h"
 
-#define WAKE_FANOUT 2              /* workers that one worker wakes to help with a split task */
-#define SPLIT_COST_NS_MIN 20000.0  /* below that a task is not worth another wake-up */
+#define WAKE_FANOUT 2             /* workers that one worker wakes to help with a split task */
+#define SPLIT_COST_NS_MIN 20000.0 /* below that a task is not worth another wake-up */
 
 typedef struct worker {
     dt_pool *pool;
@@ -45,7 +45,7 @@ typedef struct worker {
     bool omp_set;
     int64_t notified_ns; /* or when the first task after that began */
     double unnotified_cost_ns;
-    int64_t now_ns;      /* as of the last look at the clock */
+    int64_t now_ns; /* as of the last look at the clock */
 } worker;
 
 struct dt_pool {

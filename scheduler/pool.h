@@ -36,7 +36,7 @@ int dt__pool_threads(const dt_pool *pool);
 
 /* Hints, without the lock. */
 bool dt__pool_has_idle(const dt_pool *pool);
-int dt__pool_queued(const dt_pool *pool);        /* runs not begun */
+int dt__pool_queued(const dt_pool *pool); /* runs not begun */
 double dt__pool_queued_cost_ns(const dt_pool *pool);
 int64_t dt__pool_wakeups(const dt_pool *pool);
 int64_t dt__pool_runs(const dt_pool *pool);

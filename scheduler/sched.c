@@ -26,8 +26,8 @@ static int64_t monotonic_ns(void *context) {
     return dt_clock_ns();
 }
 
-/* Differs between a scheduler and those of parent processes, whose traces a fork leaves in storages;
- * the counter is inherited. Never 0, which is what a new storage says. */
+/* Differs between a scheduler and those of parent processes, whose traces a fork leaves in
+ * storages; the counter is inherited. Never 0, which is what a new storage says. */
 static uint8_t next_owner(void) {
     static _Atomic(uint32_t) starts;
     return (uint8_t)(atomic_fetch_add_explicit(&starts, 1, memory_order_relaxed) % 255 + 1);
@@ -56,8 +56,7 @@ static dt_status start_controller(dt_sched *s, const char *io) {
     sem_init(&s->started, 0, 0);
     dt_status status = dt__thread_start(&s->thread, dt__controller_main, s, "dt-ctl", 0);
     if (status == DT_OK) {
-        while (sem_wait(&s->started) != 0) {
-        } /* EINTR */
+        while (sem_wait(&s->started) != 0) {} /* EINTR */
         if (s->start_error != NULL) status = join_and_restore(s);
     }
     sem_destroy(&s->started);
@@ -90,11 +89,11 @@ dt_status dt_sched_start(const dt_sched_options *options, dt_sched **out) {
     if (threads < 1 || threads > DT_THREADS_MAX)
         return dt_fail(DT_E_VALUE, "the number of threads must be 1 to %d, not %d", DT_THREADS_MAX,
                        threads);
-    if (options->records_max < 0)
-        return dt_fail(DT_E_VALUE, "records_max must not be negative");
+    if (options->records_max < 0) return dt_fail(DT_E_VALUE, "records_max must not be negative");
     void *block;
     DT_ALLOC_OR_FAIL(block, sizeof(dt_sched) + SCHED_ALIGN);
-    dt_sched *s = (dt_sched *)(((uintptr_t)block + SCHED_ALIGN - 1) & ~(uintptr_t)(SCHED_ALIGN - 1));
+    dt_sched *s =
+        (dt_sched *)(((uintptr_t)block + SCHED_ALIGN - 1) & ~(uintptr_t)(SCHED_ALIGN - 1));
     memset(s, 0, sizeof *s);
     s->block = block;
     s->owner = next_owner();
@@ -125,8 +124,8 @@ void dt_sched_stop(dt_sched *s) {
 }
 
 void dt_sched_abandon(dt_sched *s) {
-    /* Its threads do not exist here, and its ring and eventfd are still the parent's: nothing may be
-     * waited for, woken or closed. */
+    /* Its threads do not exist here, and its ring and eventfd are still the parent's: nothing may
+     * be waited for, woken or closed. */
     (void)s;
 }
 

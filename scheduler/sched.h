@@ -43,9 +43,9 @@ typedef enum dt_task_kind {
     DT_TASK_COMPUTE, /* call.kernel on a worker */
     DT_TASK_READ,    /* io: file bytes -> operand 0 (an output, contiguous) */
     DT_TASK_WRITE,   /* io: operand 0 (an input, contiguous) -> file */
-    DT_TASK_FENCE,   /* nothing to run: ends when what it reads is ready; as an output, when all that
-                        use it have ended (the bytes are not written) */
-    DT_TASK_TIMER,   /* io.delay_ns after submission */
+    DT_TASK_FENCE, /* nothing to run: ends when what it reads is ready; as an output, when all that
+                      use it have ended (the bytes are not written) */
+    DT_TASK_TIMER, /* io.delay_ns after submission */
 } dt_task_kind;
 
 /* A file kept open by the tasks that use it. Opening fails with DT_E_OS and the errno: for what is
@@ -53,7 +53,7 @@ typedef enum dt_task_kind {
 typedef struct dt_file dt_file;
 dt_status dt_file_open(const char *path, bool for_writing, dt_file **out) DT_MUST_CHECK;
 dt_file *dt_file_retain(dt_file *file); /* NULL passes through, as below */
-void dt_file_release(dt_file *file);     /* the last one closes it, any thread */
+void dt_file_release(dt_file *file);    /* the last one closes it, any thread */
 int dt_file_fd(const dt_file *file);
 int64_t dt_file_size(const dt_file *file); /* as of opening */
 const char *dt_file_path(const dt_file *file);
@@ -73,9 +73,9 @@ struct dt_run;          /* run.h */
 /* Only ever goes forward; the worker that takes a task does it by compare-and-swap, so that a task
  * handed over and not yet begun could be taken back. */
 typedef enum dt_task_state {
-    DT_TASK_NEW,     /* the client's */
-    DT_TASK_LINKED,  /* the controller's: in the graph, perhaps ready */
-    DT_TASK_HANDED,  /* in a run that a worker has or will have */
+    DT_TASK_NEW,    /* the client's */
+    DT_TASK_LINKED, /* the controller's: in the graph, perhaps ready */
+    DT_TASK_HANDED, /* in a run that a worker has or will have */
     DT_TASK_RUNNING,
     DT_TASK_ENDED,
 } dt_task_state;
@@ -86,16 +86,16 @@ struct dt_task {
     dt_task *next;            /* ready queue, pool queue: wherever else it waits */
     uint8_t kind;             /* dt_task_kind */
     uint8_t priority;
-    bool direct;              /* went straight to a worker (see dt_sched_submit) */
-    bool linked;              /* controller: in the graph */
-    _Atomic(uint8_t) state;   /* dt_task_state */
-    uint64_t seq;             /* program order; set by submit */
-    dt_call call;             /* operands (retained): reads and writes follow from it */
+    bool direct;            /* went straight to a worker (see dt_sched_submit) */
+    bool linked;            /* controller: in the graph */
+    _Atomic(uint8_t) state; /* dt_task_state */
+    uint64_t seq;           /* program order; set by submit */
+    dt_call call;           /* operands (retained): reads and writes follow from it */
     dt_io io;
     void (*on_end)(dt_task *task); /* any C thread: must not block nor take the GIL */
-    void *user;               /* on_end's; the futures layer keeps its dt_future here */
-    dt_error *error;          /* set before on_end when the task failed; owned */
-    double cost_ns;           /* kernel->cost_ns of the call; 0: submit asks for it */
+    void *user;                    /* on_end's; the futures layer keeps its dt_future here */
+    dt_error *error;               /* set before on_end when the task failed; owned */
+    double cost_ns;                /* kernel->cost_ns of the call; 0: submit asks for it */
     int64_t time_submit_ns, time_start_ns, time_end_ns; /* CLOCK_MONOTONIC, for traces */
 
     /* pool */
@@ -104,7 +104,7 @@ struct dt_task {
     _Atomic(int32_t) parts_left; /* workers that may still touch a split task */
     _Atomic(int32_t) part_failed;
     int32_t parts;
-    bool split_open;             /* pool lock: others may still join */
+    bool split_open; /* pool lock: others may still join */
     void *scratch;
     size_t scratch_bytes;
 
@@ -130,8 +130,8 @@ void dt_call_fail_outputs(const dt_call *call, dt_error *error);
 dt_error *dt_call_operand_failure(const dt_call *call);
 
 typedef struct dt_sched_options {
-    int threads;        /* workers; 0: min(affinity, cgroup cpu.max) */
-    const char *io;     /* "uring", "epoll" or NULL: uring, stepping down on any error */
+    int threads;         /* workers; 0: min(affinity, cgroup cpu.max) */
+    const char *io;      /* "uring", "epoll" or NULL: uring, stepping down on any error */
     int64_t records_max; /* run-ahead bound; 0: 10^6 */
 } dt_sched_options;
 
@@ -156,14 +156,15 @@ void dt_sched_abandon(dt_sched *sched);
  * submissions, and until then nobody can have been linked behind it. */
 void dt_sched_submit(dt_sched *sched, dt_task *task);
 
-bool dt_sched_full(const dt_sched *sched);    /* records_max tasks are in flight */
+bool dt_sched_full(const dt_sched *sched); /* records_max tasks are in flight */
 int64_t dt_sched_in_flight(const dt_sched *sched);
 
 /* Blocks until fewer than records_max tasks are in flight or timeout_ns passed. No GIL. */
 dt_status dt_sched_wait_room(dt_sched *sched, int64_t timeout_ns);
 
 int dt_sched_threads(const dt_sched *sched);
-/* 1..DT_THREADS_MAX. Returns at once: workers beyond the new number stop after their current run. */
+/* 1..DT_THREADS_MAX. Returns at once: workers beyond the new number stop after their current run.
+ */
 dt_status dt_sched_set_threads(dt_sched *sched, int threads) DT_MUST_CHECK;
 #define DT_THREADS_MAX 1024
 const char *dt_sched_io_backend(const dt_sched *sched); /* "uring" or "epoll" */
@@ -172,9 +173,9 @@ int dt_sched_default_threads(void);
 
 typedef struct dt_sched_stats {
     int64_t submitted, ended, failed;
-    int64_t direct;          /* tasks that skipped the controller on their way to a worker */
-    int64_t chained;         /* tasks that followed another one in its run */
-    int64_t runs;            /* hand-overs to workers; tasks / runs is the length of chains */
+    int64_t direct;  /* tasks that skipped the controller on their way to a worker */
+    int64_t chained; /* tasks that followed another one in its run */
+    int64_t runs;    /* hand-overs to workers; tasks / runs is the length of chains */
     int64_t controller_wakeups, worker_wakeups;
     int64_t io_reads, io_writes, io_bytes;
 } dt_sched_stats;

@@ -116,8 +116,9 @@ void dt__task_fail(dt_task *task, dt_status status) {
 
 void dt__task_end(dt_task *task, int64_t now_ns) {
     task->time_end_ns = now_ns;
-    bool failed_write = task->error != NULL && task->kind != DT_TASK_FENCE; /* those write nothing */
-    if (DT_UNLIKELY(failed_write)) dt_call_fail_outputs(&task->call, task->error);
+    /* A fence writes nothing. */
+    if (DT_UNLIKELY(task->error != NULL) && task->kind != DT_TASK_FENCE)
+        dt_call_fail_outputs(&task->call, task->error);
     lower_counts(&task->call);
     if (task->on_end != NULL) task->on_end(task);
 }

@@ -1,8 +1,8 @@
 /* sched_support.h: what the tests of scheduler/ share: fake kernels, tasks over int64 vectors, and
  * waiting for their ends.
  *
- * The fake kernel computes out[i] = a * x[i] + b * y[i] + c in wrapping int64, elements of a strided vector,
- * after an optional busy time, in an optional number of parts, or fails.
+ * The fake kernel computes out[i] = a * x[i] + b * y[i] + c in wrapping int64, elements of a
+ * strided vector, after an optional busy time, in an optional number of parts, or fails.
  */
 #ifndef DT_TESTS_SCHED_SUPPORT_H
 #define DT_TESTS_SCHED_SUPPORT_H
@@ -32,16 +32,14 @@ static void fake_busy(int64_t ns) {
         return;
     }
     int64_t end = dt_clock_ns() + ns;
-    while (ns > 0 && dt_clock_ns() < end) {
-    }
+    while (ns > 0 && dt_clock_ns() < end) {}
 }
 
 static void fake_enter(void) {
     atomic_fetch_add(&fake_started, 1);
     int n = atomic_fetch_add(&fake_running, 1) + 1;
     int max = atomic_load(&fake_running_max);
-    while (n > max && !atomic_compare_exchange_weak(&fake_running_max, &max, n)) {
-    }
+    while (n > max && !atomic_compare_exchange_weak(&fake_running_max, &max, n)) {}
 }
 
 static int64_t *fake_at(const dt_tensor *t, int64_t i) {

@@ -85,8 +85,7 @@ END_TEST
 
 static void *complete_it(void *argument) {
     dt_future *f = argument;
-    for (volatile int k = 0; k < 2000; k++) {
-    }
+    for (volatile int k = 0; k < 2000; k++) {}
     dt_future_complete(f, NULL);
     dt_future_release(f);
     return NULL;
@@ -145,8 +144,7 @@ START_TEST(many_threads_wait) {
         pthread_t threads[4];
         for (int k = 0; k < 4; k++)
             pthread_create(&threads[k], NULL, wait_for_it, dt_future_retain(f));
-        for (volatile int k = 0; k < round * 1000; k++) {
-        }
+        for (volatile int k = 0; k < round * 1000; k++) {}
         dt_future_complete(f, NULL);
         for (int k = 0; k < 4; k++) {
             void *status;
@@ -251,9 +249,7 @@ static dt_status scenario(void) {
     return DT_OK;
 }
 
-START_TEST(every_allocation_fails) {
-    ck_assert_int_eq(test_every_allocation_fails(scenario), 1);
-}
+START_TEST(every_allocation_fails) { ck_assert_int_eq(test_every_allocation_fails(scenario), 1); }
 END_TEST
 
 int main(void) {

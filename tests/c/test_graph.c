@@ -18,8 +18,8 @@ static uint64_t seq;
 /* A task that writes the storages of `outs` and reads those of `ins` (bit masks). */
 static dt_task *make_task(unsigned outs, unsigned ins) {
     dt_task *task;
-    ck_assert_ok(dt_task_new(DT_TASK_COMPUTE, __builtin_popcount(outs), __builtin_popcount(ins),
-                             &task));
+    ck_assert_ok(
+        dt_task_new(DT_TASK_COMPUTE, __builtin_popcount(outs), __builtin_popcount(ins), &task));
     dt_tensor **operand = task->call.operands;
     for (int k = 0; k < STORAGES; k++)
         if (outs >> k & 1) *operand++ = dt_tensor_retain(tensors[k]);
@@ -249,7 +249,8 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("graph");
     TEST_CASE(suite, "rules", read_after_write_and_write_after_read, one_access_for_each_storage,
-              direct_task_leaves_out_of_order, large_call_moved_in, queue_of_another_owner_is_dropped);
+              direct_task_leaves_out_of_order, large_call_moved_in,
+              queue_of_another_owner_is_dropped);
     TCase *tcase = tcase_create("random");
     tcase_add_loop_test(tcase, random_programs_agree_with_the_model, 0, 8);
     suite_add_tcase(suite, tcase);

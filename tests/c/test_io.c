@@ -208,8 +208,8 @@ START_TEST(deadline_ends_the_sleep) {
             ck_assert_int_lt(++waits, 100);
         }
     }
-    dt__io_wait(engine, 1);  /* long past */
-    dt__io_wait(engine, 0);  /* no sleep */
+    dt__io_wait(engine, 1); /* long past */
+    dt__io_wait(engine, 0); /* no sleep */
     stop(engine);
 }
 END_TEST

@@ -103,10 +103,10 @@ START_TEST(only_what_needs_nothing_else) {
     for (int k = 0; k < 8; k++) v[k] = fake_full(4, 0);
     dt_task *a = linked(v[1], v[0], NULL, 1000);
     dt_task *other = linked(v[2], v[0], NULL, 1000);
-    dt_task *both = linked(v[3], v[1], v[2], 1000); /* needs a and other */
-    dt_task *b = linked(v[4], v[1], NULL, 1000);    /* needs a */
+    dt_task *both = linked(v[3], v[1], v[2], 1000);    /* needs a and other */
+    dt_task *b = linked(v[4], v[1], NULL, 1000);       /* needs a */
     dt_task *diamond = linked(v[5], v[1], v[4], 1000); /* needs a and b: all in the run */
-    dt_task *war = linked(v[1], NULL, NULL, 1000);  /* after all readers of v[1]: `both` too */
+    dt_task *war = linked(v[1], NULL, NULL, 1000);     /* after all readers of v[1]: `both` too */
     hand_over(a);
     ck_assert_int_eq(dt__run_extend(a, false), 2);
     ck_assert_ptr_eq(atomic_load(&a->run_next), b);
@@ -204,8 +204,7 @@ START_TEST(append_and_close_agree) {
         race_tail = hand_over(task[0]);
         pthread_t thread;
         pthread_create(&thread, NULL, close_end, NULL);
-        for (volatile int spin = 0; spin < round * 100; spin++) {
-        }
+        for (volatile int spin = 0; spin < round * 100; spin++) {}
         bool joined = dt__run_join(task[1], false);
         pthread_join(thread, NULL);
         ck_assert_ptr_eq(atomic_load(&race_seen), joined ? task[1] : NULL);

@@ -82,9 +82,9 @@ static dt_task *random_task(program *p, int64_t n, const pair *out, const pair *
         task->call.params.i[FAKE_BUSY_NS] = test_random_in(&p->seed, 0, 50000);
     /* Unsigned, as in fake_run: values wrap around. */
     for (int64_t i = 0; i < n; i++)
-        out->ref[i * out->stride] = (int64_t)((uint64_t)a * (uint64_t)x->ref[i * x->stride] +
-                                              (uint64_t)b * (uint64_t)y->ref[i * y->stride] +
-                                              (uint64_t)c);
+        out->ref[i * out->stride] =
+            (int64_t)((uint64_t)a * (uint64_t)x->ref[i * x->stride] +
+                      (uint64_t)b * (uint64_t)y->ref[i * y->stride] + (uint64_t)c);
     return task;
 }
 
@@ -151,8 +151,7 @@ END_TEST
 START_TEST(unwritten_input) {
     dt_sched *s = start(2, _i);
     dt_tensor *empty = fake_tensor(1000);
-    for (int k = 0; k < 20; k++)
-        dt_sched_submit(s, fake_task(&ends, NULL, empty, 1, NULL, 0, 0));
+    for (int k = 0; k < 20; k++) dt_sched_submit(s, fake_task(&ends, NULL, empty, 1, NULL, 0, 0));
     fake_await(&ends, 20);
     ck_assert_int_eq(ends.failed, 0);
     dt_tensor_release(empty);
@@ -254,7 +253,8 @@ typedef struct outcome {
 
 static void note_outcome(dt_task *task) {
     outcome *o = task->user;
-    if (task->error != NULL && sscanf(dt_error_message(task->error), "fake failure %d", &o->message) != 1)
+    if (task->error != NULL &&
+        sscanf(dt_error_message(task->error), "fake failure %d", &o->message) != 1)
         o->message = -1;
     task->user = o->ends;
     fake_on_end(task);
@@ -272,7 +272,8 @@ START_TEST(random_failures) {
     outcome *outcomes = calloc(FAIL_STEPS, sizeof *outcomes);
     for (int k = 0; k < POOL; k++) t[k] = fake_full(4, k);
     for (int step = 0; step < FAIL_STEPS; step++) {
-        int out = (int)test_random_in(&seed, 0, POOL - 1), x = (int)test_random_in(&seed, 0, POOL - 1);
+        int out = (int)test_random_in(&seed, 0, POOL - 1),
+            x = (int)test_random_in(&seed, 0, POOL - 1);
         int y = (int)test_random_in(&seed, 0, POOL - 1);
         if (test_random(&seed) % 3 == 0) { /* a new tensor in its place */
             dt_tensor *fresh = fake_tensor(4);
