@@ -199,15 +199,17 @@ static PyObject *get_T(PyObject *self, void *closure) {
 
 static PyObject *get_mT(PyObject *self, void *closure) {
     int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX];
-    if (rank < 2) {
+    if (rank == 1) {
         PyErr_Format(PyExc_RuntimeError,
                      "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.",
                      (const char *)closure, rank);
         return NULL;
     }
     for (int d = 0; d < rank; d++) order[d] = d;
-    order[rank - 1] = rank - 2;
-    order[rank - 2] = rank - 1;
+    if (rank >= 2) { /* 0-dim: the identity */
+        order[rank - 1] = rank - 2;
+        order[rank - 2] = rank - 1;
+    }
     return view_permuted(self, order);
 }
 
