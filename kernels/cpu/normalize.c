@@ -2,7 +2,9 @@
  *
  * A row is what is normalised together: the elements along the softmax's dim, or the trailing dims of
  * a normalisation.  Contiguous rows of float and double are worked on in place; others are gathered
- * and widened into the part's piece of the scratch first.  Parts split the rows.
+ * and widened into the part's piece of the scratch first.  Rows whose elements lie apart while the
+ * rows themselves lie side by side (a softmax over dim 0) are taken BATCH at a time, so that a cache
+ * line is read once.  Parts split the rows.
  */
 #include <string.h>
 
@@ -79,15 +81,62 @@ static const void *affine(const dt_call *call, int k, int64_t n, char *buffer) {
     return dt__reduce_plan_gather(&plan, plan.data, 0, n, math_of(call), buffer);
 }
 
+/* ---- rows side by side ---------------------------------------------------------------------------- */
+
+#define BATCH 16     /* floats of a cache line */
+#define BATCH_GAP 64 /* bytes between rows of a batch, so that they do not share a cache set */
+
+static bool takes_batches(const dt_call *call, const dt__reduce_plan *from) {
+    return from->columns && (dt_dtype)from->dtype == math_of(call);
+}
+
+/* How many rows from number k on lie side by side, BATCH at most. */
+static int64_t batch_at(const dt__reduce_plan *plan, int64_t k, int64_t last) {
+    int64_t count = plan->line - k % plan->line;
+    if (count > BATCH) count = BATCH;
+    return count < last - k ? count : last - k;
+}
+
+static void take_columns(const dt__reduce_plan *plan, const char *base, int64_t count, char *rows,
+                         size_t pitch) {
+    for (int64_t e = 0; e < plan->elements; e++) {
+        const char *x = base + dt__reduce_plan_offset(plan, e);
+        if (plan->dtype == DT_F32)
+            for (int64_t r = 0; r < count; r++)
+                ((float *)(rows + (size_t)r * pitch))[e] = ((const float *)x)[r];
+        else
+            for (int64_t r = 0; r < count; r++)
+                ((double *)(rows + (size_t)r * pitch))[e] = ((const double *)x)[r];
+    }
+}
+
+static void put_columns(const dt__reduce_plan *plan, char *base, int64_t count, const char *rows,
+                        size_t pitch) {
+    for (int64_t e = 0; e < plan->elements; e++) {
+        char *y = base + dt__reduce_plan_offset(plan, e);
+        if (plan->dtype == DT_F32)
+            for (int64_t r = 0; r < count; r++)
+                ((float *)y)[r] = ((const float *)(rows + (size_t)r * pitch))[e];
+        else
+            for (int64_t r = 0; r < count; r++)
+                ((double *)y)[r] = ((const double *)(rows + (size_t)r * pitch))[e];
+    }
+}
+
+/* Scratch of a part: a row, weight, bias, and a narrowed row or a batch. */
+static size_t part_scratch(const dt_call *call, const dt__reduce_plan *from, size_t line) {
+    return takes_batches(call, from) ? 3 * line + BATCH * (line + BATCH_GAP) : 4 * line;
+}
+
 static dt_status rows_run(const dt_call *call, const dt_part *part) {
     const dt_tensor *in = dt_call_in(call, 0), *out = dt_call_out(call, 0);
     int64_t n = row_length(call);
     if (in->numel == 0) return DT_OK;
     dt_dtype math = math_of(call), dtype = (dt_dtype)out->dtype;
     size_t line = aligned(n * (int64_t)dt_dtype_size(math));
-    char *row = (char *)part->scratch + line * 4 * (size_t)part->index;
     dt__reduce_plan from, to;
     dt__reduce_plan_init(&from, in, row_mask(call));
+    char *row = (char *)part->scratch + part_scratch(call, &from, line) * (size_t)part->index;
     dt__reduce_plan_init(&to, out, row_mask(call));
     row_job j = {.call = call, .ops = dt__row_find(is_double(call))};
     int next = 1;
@@ -98,12 +147,25 @@ static dt_status rows_run(const dt_call *call, const dt_part *part) {
                   to.reduced.strides[0] == (int64_t)dt_dtype_size(dtype);
     int64_t first = from.outputs * part->index / part->count;
     int64_t last = from.outputs * (part->index + 1) / part->count;
-    for (int64_t k = first; k < last; k++) {
-        const void *x = dt__reduce_plan_gather(&from, dt__reduce_plan_base(&from, k), 0, n, math,
-                                               row);
-        char *y = (char *)dt__reduce_plan_base(&to, k);
-        compute_row(&j, x, direct ? y : row, n);
-        if (!direct) store_row(&to, y, dtype, math, row, row + 3 * line);
+    bool batches = takes_batches(call, &from);
+    for (int64_t k = first; k < last;) {
+        int64_t count = batches ? batch_at(&from, k, last) : 1;
+        const char *base = dt__reduce_plan_base(&from, k);
+        char *batch = row + 3 * line;
+        bool put = count > 1 && !direct && to.columns && k % to.line + count <= to.line;
+        if (count > 1) take_columns(&from, base, count, batch, line + BATCH_GAP);
+        for (int64_t r = 0; r < count; r++) {
+            char *own = count > 1 ? batch + (size_t)r * (line + BATCH_GAP) : row;
+            const void *x = own;
+            if (count == 1) x = dt__reduce_plan_gather(&from, base, 0, n, math, row);
+            char *y = (char *)dt__reduce_plan_base(&to, k + r);
+            compute_row(&j, x, direct ? y : own, n);
+            if (!direct && !put)
+                store_row(&to, y, dtype, math, own, row + 3 * line);
+        }
+        if (put)
+            put_columns(&to, (char *)dt__reduce_plan_base(&to, k), count, batch, line + BATCH_GAP);
+        k += count;
     }
     return DT_OK;
 }
@@ -127,7 +189,10 @@ static int rows_parts(const dt_call *call, int threads) {
 }
 
 static size_t rows_scratch(const dt_call *call, int parts) {
-    return 4 * (size_t)parts * aligned(row_length(call) * (int64_t)dt_dtype_size(math_of(call)));
+    dt__reduce_plan from;
+    dt__reduce_plan_init(&from, dt_call_in(call, 0), row_mask(call));
+    size_t line = aligned(row_length(call) * (int64_t)dt_dtype_size(math_of(call)));
+    return (size_t)parts * part_scratch(call, &from, line);
 }
 
 #define KERNEL(name_)                                                                              \

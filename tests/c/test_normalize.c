@@ -156,6 +156,27 @@ START_TEST(same_bits_for_layouts_parts_and_levels) {
 }
 END_TEST
 
+/* Rows side by side are taken in batches: every number of them, merged differently in and out. */
+START_TEST(columns) {
+    for (int64_t width = 1; width <= 40; width += width < 20 ? 1 : 7) {
+        dt_tensor *t = tensor_new(DT_F32, SHAPE(2, 33, width));
+        fill_rough(t);
+        for (int parts = 1; parts <= 7; parts += 2) {
+            check_softmax(t, 1, false, parts);
+            check_softmax(t, 0, true, parts);
+        }
+        dt_tensor *base = tensor_new(DT_F64, SHAPE(9, 3, width)); /* [3, 9, width], dims 0 and 2 merge */
+        fill_rough(base);
+        dt_tensor *u = view_of(base, SHAPE(3, 9, width), (int64_t[]){width, 3 * width, 1}, 0);
+        check_softmax(u, 1, false, 1);
+        check_softmax(u, 1, true, 2);
+        dt_tensor_release(u);
+        dt_tensor_release(base);
+        dt_tensor_release(t);
+    }
+}
+END_TEST
+
 START_TEST(long_rows) {
     dt_tensor *t = tensor_new(DT_F32, SHAPE(2, 8000));
     fill_rough(t);
@@ -213,7 +234,7 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("normalize");
-    TEST_CASE(suite, "softmax", softmax_of_every_layout, corners, softmax_converts_first);
+    TEST_CASE(suite, "softmax", softmax_of_every_layout, columns, corners, softmax_converts_first);
     TEST_CASE(suite, "norm", norms_of_every_layout, large_mean, long_rows);
     TEST_CASE(suite, "bits", same_bits_for_layouts_parts_and_levels);
     return test_run(suite);
