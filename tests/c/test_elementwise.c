@@ -270,6 +270,35 @@ START_TEST(halves_round_quotients) {
 }
 END_TEST
 
+/* An operand of another dtype is rounded to the half first, and so is the result before it goes on
+ * to an output of another dtype. */
+START_TEST(halves_round_other_dtypes) {
+    const int64_t n = 50, gap = 2;
+    for (int strided = 0; strided < 2; strided++) {
+        dt_tensor *base = ew_vector(DT_I32, 2 * n), *one = ew_vector(DT_F16, n);
+        dt_tensor *x = ew_view(base, 1, &n, strided ? &gap : &(int64_t){1}, 0);
+        dt_tensor *out = ew_vector(DT_F32, n), *ints = ew_vector(DT_I64, n);
+        for (int64_t i = 0; i < n; i++) {
+            ew_set_int(x, i, 2049 + i % 2 * 2); /* halves between 2048 and 4096 are even */
+            ew_set(one, i, 1);
+        }
+        dt_tensor *in[2] = {x, one};
+        ck_assert_int_eq(ew_run(&dt_kernel_ew_add, DT_F16, 1, out, 2, in), DT_OK);
+        ck_assert_int_eq(ew_run(&dt_kernel_ew_add, DT_F16, 1, ints, 2, in), DT_OK);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t want = i % 2 ? 2052 : 2048; /* 2051 -> 2052, + 1 -> 2052; 2049 -> 2048 */
+            ck_assert_double_eq(ew_get(out, i), (double)want);
+            ck_assert_int_eq(ew_get_int(ints, i), want);
+        }
+        dt_tensor_release(base);
+        dt_tensor_release(x);
+        dt_tensor_release(one);
+        dt_tensor_release(out);
+        dt_tensor_release(ints);
+    }
+}
+END_TEST
+
 /* ---- integers ------------------------------------------------------------------------------- */
 
 static int64_t wrap(dt_dtype dtype, __int128 v) {
@@ -740,8 +769,8 @@ static Suite *suite(void) {
     tcase_add_loop_test(values, integer_division_by_zero, 0, 5);
     suite_add_tcase(s, values);
     TEST_CASE(s, "rules", parameters_and_three_operands, numbers_beside_halves,
-              halves_round_quotients, refused, bools_and_comparisons, nan_and_infinity_tests,
-              family_gives_tiles, costs_and_parts);
+              halves_round_quotients, halves_round_other_dtypes, refused, bools_and_comparisons,
+              nan_and_infinity_tests, family_gives_tiles, costs_and_parts);
     TCase *shapes = tcase_create("layouts");
     tcase_add_loop_test(shapes, layouts_of_add, 0, LAYOUTS);
     tcase_add_loop_test(shapes, layouts_with_casts, 0, LAYOUTS);
