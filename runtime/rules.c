@@ -13,6 +13,15 @@
 dt_status (*dt_rule_invoke)(dt_op_call *call);
 dt_generator dt_default_generator = {.seed = 67280421310721u, .offset = 0};
 
+const char *dt_rule_c_name(int dtype) {
+    static const char *const names[DT_DTYPE_COUNT] = {
+        [DT_BOOL] = "bool",     [DT_U8] = "unsigned char",   [DT_I8] = "signed char",
+        [DT_I16] = "short",     [DT_I32] = "int",            [DT_I64] = "long",
+        [DT_F16] = "c10::Half", [DT_BF16] = "c10::BFloat16", [DT_F32] = "float",
+        [DT_F64] = "double"};
+    return names[dtype];
+}
+
 static dt_dtype promote_or(dt_dtype a, dt_dtype b) {
     if (a == DT_DTYPE_NONE) return b;
     if (b == DT_DTYPE_NONE) return a;

@@ -33,6 +33,9 @@ dt_status dt_rule_expand(dt_tensor *t, const dt_dims *shape, dt_tensor **out) DT
 dt_status dt_rule_reduced_dims(const dt_tensor *t, const dt_dims *dims, bool keepdim,
                                uint32_t *mask, dt_dims *shape) DT_MUST_CHECK;
 
+/* The C++ name that torch says in some of its messages: "float", "c10::Half". */
+const char *dt_rule_c_name(int dtype);
+
 /* Sets call up for nout outputs (operands NULL: taken from outs[]) and the given inputs, which are
  * retained. */
 dt_status dt_rule_call(dt_op_call *c, int nout, int nin, dt_tensor *const *inputs) DT_MUST_CHECK;

@@ -81,6 +81,20 @@ dt_status dt_infer_eye(dt_op_call *c) {
     return creation(c, c->args[2].dtype, &shape);
 }
 
+/* [low, high) must fit the dtype. */
+static dt_status check_integer_range(dt_dtype dtype, int64_t low, int64_t high) {
+    static const int64_t least[] = {[DT_BOOL] = 0, [DT_U8] = 0, [DT_I8] = INT8_MIN,
+                                    [DT_I16] = INT16_MIN, [DT_I32] = INT32_MIN};
+    static const int64_t greatest[] = {[DT_BOOL] = 1, [DT_U8] = UINT8_MAX, [DT_I8] = INT8_MAX,
+                                       [DT_I16] = INT16_MAX, [DT_I32] = INT32_MAX};
+    if (dtype > DT_I32) return DT_OK;
+    if (low < least[dtype] || low > greatest[dtype])
+        return dt_fail(DT_E_RUNTIME, "from is out of bounds for %s", dt_rule_c_name(dtype));
+    if (high - 1 > greatest[dtype])
+        return dt_fail(DT_E_RUNTIME, "to - 1 is out of bounds for %s", dt_rule_c_name(dtype));
+    return DT_OK;
+}
+
 /* uniform, normal and integer draws: one counter for each element, assigned at the call. */
 dt_status dt_infer_random(dt_op_call *c) {
     dt_scalar a = c->args[1].s, b = c->args[2].s;
@@ -94,6 +108,7 @@ dt_status dt_infer_random(dt_op_call *c) {
         return dt_fail(DT_E_RUNTIME,
                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                        (long long)dt_scalar_i64(a), (long long)dt_scalar_i64(b));
+    if (ints) DT_TRY(check_integer_range(dtype, dt_scalar_i64(a), dt_scalar_i64(b)));
     if (c->op->id == DT_OP_rand__new && dt_scalar_f64(a) > dt_scalar_f64(b))
         return dt_fail(DT_E_RUNTIME,
                        "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",

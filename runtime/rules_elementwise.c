@@ -131,6 +131,9 @@ static bool arg_is_bool(const dt_arg *a) {
 
 static dt_status unsupported(const dt_op_call *c, dt_dtype dtype) {
     char name[48];
+    if (c->op->id == DT_OP_gelu)
+        return dt_fail(DT_E_NOT_IMPLEMENTED, "\"GeluKernelImpl\" not implemented for '%s'",
+                       dt_dtype_table[dtype].long_name);
     return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
                    dt_op_display_name(c->op, name, sizeof name), dt_dtype_table[dtype].long_name);
 }
@@ -287,8 +290,7 @@ dt_status dt_infer_round(dt_op_call *c) {
     c->call.params.i[0] = c->args[1].i;
     c->call.params.f[0] = (double)c->args[1].i;
     if (c->args[1].i != 0 && !dt_dtype_is_float((dt_dtype)c->call.compute))
-        return dt_fail(DT_E_NOT_IMPLEMENTED, "\"round_cpu\" with decimals not implemented for '%s'",
-                       dt_dtype_table[c->call.compute].long_name);
+        return unsupported(c, (dt_dtype)c->call.compute);
     return DT_OK;
 }
 
@@ -368,15 +370,11 @@ dt_status dt_infer_masked_fill(dt_op_call *c) {
     if (mask->dtype != DT_BOOL)
         return dt_fail(DT_E_RUNTIME,
                        "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                       dt_dtype_table[mask->dtype].long_name);
+                       dt_rule_c_name(mask->dtype));
     if (c->args[2].kind == DT_ARG_TENSOR && c->args[2].t->rank != 0)
         return dt_fail(DT_E_RUNTIME,
                        "masked_fill_ only supports a 0-dimensional value tensor, but got tensor "
                        "with %d dimension(s).", c->args[2].t->rank);
-    if (c->args[2].kind == DT_ARG_SCALAR && c->args[2].s.category == DT_CAT_FLOAT &&
-        !dt_dtype_is_float((dt_dtype)input->dtype))
-        return dt_fail(DT_E_RUNTIME, "value cannot be converted to type %s without overflow",
-                       dt_dtype_table[input->dtype].name);
     const dt_arg *operands[3] = {&c->args[1], &c->args[2], &c->args[0]};
     dt_dtype dtype = (dt_dtype)input->dtype;
     return dt_rule_elementwise(c, operands, 3, dtype, dtype);
@@ -408,8 +406,8 @@ dt_status dt_infer_lerp(dt_op_call *c) {
     const dt_arg *operands[3] = {&c->args[0], &c->args[1], &c->args[2]};
     if (operands[0]->t->dtype != operands[1]->t->dtype)
         return dt_fail(DT_E_RUNTIME, "expected dtype %s for `end` but got dtype %s",
-                       dt_dtype_table[operands[0]->t->dtype].name,
-                       dt_dtype_table[operands[1]->t->dtype].name);
+                       dt_rule_c_name(operands[0]->t->dtype),
+                       dt_rule_c_name(operands[1]->t->dtype));
     if (!dt_dtype_is_float((dt_dtype)operands[0]->t->dtype))
         return unsupported(c, (dt_dtype)operands[0]->t->dtype);
     return elementwise_args(c, operands, 3);

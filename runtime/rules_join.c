@@ -13,18 +13,22 @@
 /* torch lets a 1-D tensor of size 0 take part in any cat, ignored. */
 static bool is_legacy_empty(const dt_tensor *t) { return t->rank == 1 && t->shape[0] == 0; }
 
-static dt_status joint_dtype(dt_tensor *const *inputs, int n, dt_dtype *dtype) {
+static dt_dtype joint_dtype(dt_tensor *const *inputs, int n) {
     dt_promotion p = DT_PROMOTION_INIT;
     for (int k = 0; k < n; k++) dt_promotion_add_tensor(&p, inputs[k]);
-    *dtype = dt_promotion_result(&p);
-    return DT_OK;
+    return dt_promotion_result(&p);
+}
+
+/* What a call can hold: its count of inputs is 16 bits wide. */
+static dt_status check_count(const char *op, int n) {
+    if (n <= UINT16_MAX) return DT_OK;
+    return dt_fail(DT_E_RUNTIME, "%s(): %d tensors are more than %d, the most that one call takes", op,
+                   n, UINT16_MAX);
 }
 
 /* Fills c for a cat of n inputs of equal rank along dim. */
-static dt_status join(dt_op_call *c, dt_tensor *const *inputs, int n, int dim,
-                      const dt_dims *shape) {
-    dt_dtype dtype;
-    DT_TRY(joint_dtype(inputs, n, &dtype));
+static dt_status join(dt_op_call *c, dt_tensor *const *inputs, int n, int dim, const dt_dims *shape,
+                      dt_dtype dtype) {
     DT_TRY(dt_rule_call(c, 1, n, NULL));
     c->call.compute = (uint8_t)dtype;
     c->call.params.i[0] = dim;
@@ -35,6 +39,7 @@ static dt_status join(dt_op_call *c, dt_tensor *const *inputs, int n, int dim,
 
 static dt_status cat_checked(dt_op_call *c, dt_tensor **inputs, int n) {
     const dt_tensor *first = NULL;
+    dt_dtype dtype = joint_dtype(inputs, n); /* ignored ones count here */
     for (int k = 0; k < n; k++) {
         if (inputs[k]->rank == 0)
             return dt_fail(DT_E_RUNTIME,
@@ -63,12 +68,13 @@ static dt_status cat_checked(dt_op_call *c, dt_tensor **inputs, int n) {
         inputs[kept++] = t;
     }
     shape.v[d] = total;
-    return join(c, inputs, kept, d, &shape);
+    return join(c, inputs, kept, d, &shape, dtype);
 }
 
 dt_status dt_infer_cat(dt_op_call *c) {
     int n = c->args[0].list.n;
     if (n == 0) return dt_fail(DT_E_VALUE, "torch.cat(): expected a non-empty list of Tensors");
+    DT_TRY(check_count("cat", n));
     size_t size = sizeof(dt_tensor *) * (size_t)n;
     dt_tensor **inputs;
     DT_ALLOC_OR_FAIL(inputs, size);
@@ -96,6 +102,7 @@ dt_status dt_infer_stack(dt_op_call *c) {
     int n = c->args[0].list.n;
     dt_tensor *const *inputs = c->args[0].list.v;
     if (n == 0) return dt_fail(DT_E_RUNTIME, "stack expects a non-empty TensorList");
+    DT_TRY(check_count("stack", n));
     int rank = inputs[0]->rank, d;
     if (rank == DT_RANK_MAX) return dt_fail(DT_E_RUNTIME, "stack: more than %d dims", DT_RANK_MAX);
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, rank + 1, false, &d));
@@ -120,26 +127,22 @@ dt_status dt_infer_stack(dt_op_call *c) {
     if (status == DT_OK) {
         dt_dims shape = dt_tensor_dims(views[0]);
         shape.v[d] = n;
-        status = join(c, views, n, d, &shape);
+        status = join(c, views, n, d, &shape, joint_dtype(views, n));
     }
     while (made > 0) dt_tensor_release(views[--made]);
     dt_free(views, size);
     return status;
 }
 
-static dt_status check_index_dtype(const char *op, const dt_tensor *index) {
-    if (index->dtype == DT_I64 || index->dtype == DT_I32) return DT_OK;
-    return dt_fail(DT_E_RUNTIME, "%s(): Expected dtype int32/int64 for index, but got %s", op,
-                   dt_dtype_table[index->dtype].long_name);
-}
+static bool is_index(const dt_tensor *t) { return t->dtype == DT_I64 || t->dtype == DT_I32; }
 
 dt_status dt_infer_embedding(dt_op_call *c) {
     dt_tensor *weight = c->args[0].t, *index = c->args[1].t;
     if (weight->rank != 2) return dt_fail(DT_E_RUNTIME, "'weight' must be 2-D");
-    if (index->dtype != DT_I64 && index->dtype != DT_I32)
+    if (!is_index(index))
         return dt_fail(DT_E_RUNTIME,
                        "Expected tensor for argument #1 'indices' to have one of the following "
-                       "scalar types: Long, Int; but got %s instead (while checking arguments for "
+                       "scalar types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
                        "embedding)", dt_dtype_table[index->dtype].long_name);
     if (index->rank == DT_RANK_MAX)
         return dt_fail(DT_E_RUNTIME, "embedding: more than %d dims", DT_RANK_MAX);
@@ -157,7 +160,8 @@ dt_status dt_infer_index_select(dt_op_call *c) {
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &d));
     if (index->rank > 1)
         return dt_fail(DT_E_INDEX, "index_select(): Index is supposed to be a vector");
-    DT_TRY(check_index_dtype("index_select", index));
+    if (!is_index(index))
+        return dt_fail(DT_E_RUNTIME, "index_select(): Expected dtype int32 or int64 for index");
     dt_dims shape = dt_tensor_dims(t);
     if (t->rank == 0 && index->numel != 1)
         return dt_fail(DT_E_RUNTIME,
@@ -175,8 +179,8 @@ dt_status dt_infer_gather(dt_op_call *c) {
     dt_tensor *t = c->args[0].t, *index = c->args[2].t;
     int d;
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &d));
-    if (index->dtype != DT_I64)
-        return dt_fail(DT_E_RUNTIME, "gather(): Expected dtype int64 for index");
+    if (!is_index(index))
+        return dt_fail(DT_E_RUNTIME, "gather(): Expected dtype int32/int64 for index");
     int rank_t = t->rank ? t->rank : 1, rank_i = index->rank ? index->rank : 1;
     if (rank_t != rank_i)
         return dt_fail(DT_E_RUNTIME,

@@ -11,19 +11,10 @@
 #include "runtime/infer.h"
 #include "runtime/rules.h"
 
-static const char *c_name(int dtype) {
-    static const char *const names[DT_DTYPE_COUNT] = {
-        [DT_BOOL] = "bool",          [DT_U8] = "unsigned char", [DT_I8] = "signed char",
-        [DT_I16] = "short",          [DT_I32] = "int",          [DT_I64] = "long",
-        [DT_F16] = "c10::Half",      [DT_BF16] = "c10::BFloat16", [DT_F32] = "float",
-        [DT_F64] = "double"};
-    return names[dtype];
-}
-
 static dt_status check_dtypes(const dt_tensor *a, const dt_tensor *b) {
     if (a->dtype != b->dtype)
         return dt_fail(DT_E_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                       c_name(a->dtype), c_name(b->dtype));
+                       dt_rule_c_name(a->dtype), dt_rule_c_name(b->dtype));
     if (a->dtype == DT_BOOL && a->numel > 0 && b->numel > 0)
         return dt_fail(DT_E_NOT_IMPLEMENTED, "\"addmm_impl_cpu_\" not implemented for 'Bool'");
     return DT_OK;
@@ -166,7 +157,7 @@ dt_status dt_infer_bmm(dt_op_call *c) {
 
 dt_status dt_infer_mv(dt_op_call *c) {
     if (c->args[0].t->rank != 2 || c->args[1].t->rank != 1)
-        return dt_fail(DT_E_RUNTIME, "vector + matrix @ vector expected, got %d, %d",
+        return dt_fail(DT_E_RUNTIME, "vector + matrix @ vector expected, got 1, %d, %d",
                        c->args[0].t->rank, c->args[1].t->rank);
     return dt_infer_matmul(c);
 }
@@ -183,6 +174,27 @@ dt_status dt_infer_dot(dt_op_call *c) {
     return dt_infer_matmul(c);
 }
 
+/* A bias must be expandable to the output. */
+static dt_status check_bias(const dt_tensor *bias, const dt_dims *out) {
+    char want[200], have[200];
+    dt_shape_format(out->rank, out->v, want, sizeof want);
+    dt_shape_format(bias->rank, bias->shape, have, sizeof have);
+    int lead = out->rank - bias->rank;
+    if (lead < 0)
+        return dt_fail(DT_E_RUNTIME,
+                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+                       "be greater or equal to the number of dimensions in the tensor (%d)",
+                       dt_dtype_table[bias->dtype].long_name, have, want, out->rank, bias->rank);
+    for (int d = out->rank - 1; d >= lead; d--)
+        if (bias->shape[d - lead] != 1 && bias->shape[d - lead] != out->v[d])
+            return dt_fail(DT_E_RUNTIME,
+                           "The expanded size of the tensor (%lld) must match the existing size "
+                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
+                           "%s", (long long)out->v[d], (long long)bias->shape[d - lead], d, want,
+                           have);
+    return DT_OK;
+}
+
 static dt_status with_bias(dt_op_call *c, dt_tensor *bias, dt_tensor *a, dt_tensor *b) {
     dt_scalar beta = c->args[3].s, alpha = c->args[4].s;
     DT_TRY(check_dtypes(a, b));
@@ -195,19 +207,12 @@ static dt_status with_bias(dt_op_call *c, dt_tensor *bias, dt_tensor *a, dt_tens
         return dt_fail(DT_E_RUNTIME,
                        "For integral input tensors, argument %s must not be a floating point "
                        "number.", alpha.category == DT_CAT_FLOAT ? "alpha" : "beta");
-    dt_dims batch, out, bias_shape = dt_tensor_dims(bias), joint;
+    dt_dims batch, out;
     batch_of(a, &batch);
     out = batch;
     out.v[out.rank++] = a->shape[a->rank - 2];
     out.v[out.rank++] = b->shape[b->rank - 1];
-    char want[200], have[200];
-    bool fits = bias->rank <= out.rank && dt_shape_broadcast(&bias_shape, &out, &joint) == DT_OK &&
-                !memcmp(joint.v, out.v, sizeof(int64_t) * (size_t)out.rank);
-    if (!fits)
-        return dt_fail(DT_E_RUNTIME,
-                       "The expanded size of the tensor must match the existing size.  Target sizes: "
-                       "%s.  Tensor sizes: %s", dt_shape_format(out.rank, out.v, want, sizeof want),
-                       dt_shape_format(bias->rank, bias->shape, have, sizeof have));
+    DT_TRY(check_bias(bias, &out));
     double f_beta = dt_scalar_f64(beta);
     DT_TRY(product(c, a, b, f_beta == 0 ? NULL : bias, &batch, &out));
     c->call.params.f[0] = dt_scalar_f64(alpha);
@@ -217,9 +222,10 @@ static dt_status with_bias(dt_op_call *c, dt_tensor *bias, dt_tensor *a, dt_tens
 
 dt_status dt_infer_addmm(dt_op_call *c) {
     dt_tensor *a = c->args[1].t, *b = c->args[2].t;
-    if (a->rank != 2 || b->rank != 2)
-        return dt_fail(DT_E_RUNTIME, "mat1 and mat2 must be matrices, got %d-D and %d-D", a->rank,
-                       b->rank);
+    if (a->rank != 2)
+        return dt_fail(DT_E_RUNTIME, "mat1 must be a matrix, got %d-D tensor", a->rank);
+    if (b->rank != 2)
+        return dt_fail(DT_E_RUNTIME, "mat2 must be a matrix, got %d-D tensor", b->rank);
     return with_bias(c, c->args[0].t, a, b);
 }
 
@@ -250,10 +256,9 @@ dt_status dt_infer_linear(dt_op_call *c) {
                        (long long)n);
     if (bias && !((bias->rank == 1 && (bias->shape[0] == n || bias->shape[0] == 1)) ||
                   bias->rank == 0))
-        return dt_fail(DT_E_RUNTIME,
-                       "The expanded size of the tensor (%lld) must match the existing size (%lld) "
-                       "at non-singleton dimension %d.", (long long)n,
-                       (long long)bias->shape[bias->rank - 1], bias->rank - 1);
+        return check_bias(bias, &(dt_dims){.rank = 2, .v = {rows, n}}) != DT_OK
+                   ? DT_E_RUNTIME
+                   : dt_fail(DT_E_RUNTIME, "linear: bias must be 1-D, got %d-D", bias->rank);
     dt_dims out = dt_tensor_dims(x);
     if (w->rank == 2) out.v[out.rank - 1] = n;
     else out.rank--;

@@ -51,9 +51,9 @@ static dt_status check_normalized(const dt_tensor *t, const dt_dims *normalized,
                            dt_shape_format(given[k]->rank, given[k]->shape, a, sizeof a),
                            dt_shape_format(n, normalized->v, b, sizeof b));
         if (given[k]->dtype != t->dtype)
-            return dt_fail(DT_E_RUNTIME, "expected scalar type %s but found %s",
-                           dt_dtype_table[t->dtype].long_name,
-                           dt_dtype_table[given[k]->dtype].long_name);
+            return dt_fail(DT_E_RUNTIME,
+                           "mixed dtype (CPU): expect parameter to have scalar type of %s",
+                           dt_dtype_table[t->dtype].long_name);
     }
     bool fits = t->rank >= n &&
                 !memcmp(t->shape + t->rank - n, normalized->v, sizeof(int64_t) * (size_t)n);
@@ -107,12 +107,11 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
         return dt_fail(DT_E_RUNTIME,
                        "Expected query, key, and value to have the same dtype, but got query.dtype: "
                        "%s key.dtype: %s and value.dtype: %s instead.",
-                       dt_dtype_table[q->dtype].name, dt_dtype_table[k->dtype].name,
-                       dt_dtype_table[v->dtype].name);
+                       dt_rule_c_name(q->dtype), dt_rule_c_name(k->dtype), dt_rule_c_name(v->dtype));
     if (q->rank < 2 || k->rank < 2 || v->rank < 2)
         return dt_fail(DT_E_RUNTIME,
                        "Expected query, key, and value to all be  at least 2 dimensional, but got "
-                       "query.dim: %d, key.dim: %d and value.dim: %d instead.", q->rank, k->rank,
+                       "query.dim: %d key.dim: %d and value.dim: %d instead.", q->rank, k->rank,
                        v->rank);
     if (!dt_dtype_is_float((dt_dtype)q->dtype) && q->numel > 0)
         return dt_fail(DT_E_RUNTIME, "scaled_dot_product_attention: expected floating point inputs, "

@@ -58,8 +58,10 @@ static dt_status check_not_empty(const dt_op_call *c, const dt_tensor *t, uint32
     if (t->numel != 0) return DT_OK;
     if (!dims_given)
         return dt_fail(error,
-                       "%s(): Expected reduction dim to be specified for input.numel() == 0. "
-                       "Specify the reduction dim with the 'dim' argument.", name);
+                       "%s(): Expected reduction dim to be specified for input.numel() == 0.%s", name,
+                       c->op->id == DT_OP_argmax || c->op->id == DT_OP_argmin
+                           ? ""
+                           : " Specify the reduction dim with the 'dim' argument.");
     for (int d = 0; d < t->rank; d++)
         if ((mask >> d & 1) && t->shape[d] == 0)
             return dt_fail(error, "%s(): Expected reduction dim %d to have non-zero size.", name,

@@ -151,11 +151,13 @@ dt_status dt_infer_permute(dt_op_call *c) {
 dt_status dt_infer_movedim(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
     const dt_dims *from = c->args[1].dims, *to = c->args[2].dims;
+    char source[160], target[160];
+    fmt_shape(from, source, sizeof source);
+    fmt_shape(to, target, sizeof target);
     if (from->rank != to->rank)
         return dt_fail(DT_E_RUNTIME,
-                       "movedim: Invalid source or destination dims: source (%d dims) should "
-                       "contain the same number of dims as destination (%d dims)", from->rank,
-                       to->rank);
+                       "movedim: Invalid source or destination dims: source (%s dims) should "
+                       "contain the same number of dims as destination (%s dims)", source, target);
     int order[DT_RANK_MAX];
     uint32_t used = 0;
     for (int d = 0; d < t->rank; d++) order[d] = -1;
@@ -164,8 +166,10 @@ dt_status dt_infer_movedim(dt_op_call *c) {
         DT_TRY(dt_shape_wrap_dim(from->v[k], t->rank, true, &s));
         DT_TRY(dt_shape_wrap_dim(to->v[k], t->rank, true, &d));
         if (t->rank == 0) continue;
-        if ((used >> s & 1) || order[d] >= 0)
-            return dt_fail(DT_E_RUNTIME, "movedim: repeated dim in source or destination");
+        if (used >> s & 1)
+            return dt_fail(DT_E_RUNTIME, "movedim: repeated dim in `source` (%s)", source);
+        if (order[d] >= 0)
+            return dt_fail(DT_E_RUNTIME, "movedim: repeated dim in `destination` (%s)", target);
         used |= 1u << s;
         order[d] = s;
     }
@@ -194,6 +198,8 @@ dt_status dt_infer_squeeze(dt_op_call *c) {
         for (int k = 0; k < c->args[1].dims->rank; k++) {
             int d;
             DT_TRY(dt_shape_wrap_dim(c->args[1].dims->v[k], t->rank, true, &d));
+            if (chosen >> d & 1)
+                return dt_fail(DT_E_RUNTIME, "dim %d appears multiple times in the list of dims", d);
             chosen |= 1u << d;
         }
     }
@@ -234,24 +240,19 @@ static dt_status expanded(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
     dt_dims own = dt_tensor_dims(t);
     if (lead < 0)
         return dt_fail(DT_E_RUNTIME,
-                       "expand(%s, size=%s): the number of sizes provided (%d) must be greater or "
-                       "equal to the number of dimensions in the tensor (%d)",
-                       dt_dtype_table[t->dtype].long_name,
+                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+                       "be greater or equal to the number of dimensions in the tensor (%d)",
+                       dt_dtype_table[t->dtype].long_name, fmt_shape(&own, own_text, sizeof own_text),
                        fmt_shape(wanted, wanted_text, sizeof wanted_text), shape.rank, t->rank);
     for (int d = 0; d < shape.rank; d++) {
         int64_t size = d >= lead ? t->shape[d - lead] : -1;
         if (shape.v[d] == -1) {
             if (d < lead)
                 return dt_fail(DT_E_RUNTIME,
-                               "expand(%s, size=%s): the expanded size of the tensor (-1) isn't "
-                               "allowed in a leading, non-existing dimension %d",
-                               dt_dtype_table[t->dtype].long_name,
-                               fmt_shape(wanted, wanted_text, sizeof wanted_text), d);
+                               "The expanded size of the tensor (-1) isn't allowed in a leading, "
+                               "non-existing dimension %d", d);
             shape.v[d] = size;
-        } else if (shape.v[d] < 0) {
-            return dt_fail(DT_E_RUNTIME, "expand: negative size %lld at dimension %d",
-                           (long long)shape.v[d], d);
-        } else if (size != -1 && size != 1 && size != shape.v[d]) {
+        } else if (shape.v[d] < 0 || (size != -1 && size != 1 && size != shape.v[d])) {
             return dt_fail(DT_E_RUNTIME,
                            "The expanded size of the tensor (%lld) must match the existing size "
                            "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
@@ -318,7 +319,7 @@ dt_status dt_infer_narrow(dt_op_call *c) {
     int64_t start = c->args[2].i, length = c->args[3].i, size = t->shape[d];
     if (length < 0) return dt_fail(DT_E_RUNTIME, "narrow(): length must be non-negative.");
     if (start < -size || start > size)
-        return dt_fail(DT_E_INDEX, "Dimension out of range (expected to be in range of [%lld, %lld], "
+        return dt_fail(DT_E_INDEX, "start out of range (expected to be in range of [%lld, %lld], "
                        "but got %lld)", (long long)-size, (long long)size, (long long)start);
     if (start < 0) start += size;
     if (start > size - length)
@@ -348,20 +349,36 @@ dt_status dt_infer_as_strided(dt_op_call *c) {
     int64_t offset = dt_arg_given(c, 3) ? c->args[3].i : t->offset;
     if (size->rank != stride->rank)
         return dt_fail(DT_E_RUNTIME, "mismatch in length of strides and shape");
+    char sizes[160], strides[160];
     int64_t last = offset;
-    bool empty = false;
+    bool empty = false, over = false;
     for (int d = 0; d < size->rank; d++) {
-        if (size->v[d] < 0 || stride->v[d] < 0)
+        if (stride->v[d] < 0)
             return dt_fail(DT_E_RUNTIME,
-                           "as_strided: Negative sizes and strides are not supported at the moment");
+                           "as_strided: Negative strides are not supported at the moment, got "
+                           "strides: %s", fmt_shape(stride, strides, sizeof strides));
+        if (size->v[d] < 0)
+            return dt_fail(DT_E_RUNTIME, "as_strided: negative size in %s",
+                           fmt_shape(size, sizes, sizeof sizes));
         if (size->v[d] == 0) empty = true;
-        else last += (size->v[d] - 1) * stride->v[d];
+        else {
+            int64_t span;
+            over |= __builtin_mul_overflow(size->v[d] - 1, stride->v[d], &span) ||
+                    __builtin_add_overflow(last, span, &last);
+        }
     }
-    int64_t limit = (int64_t)(t->storage->bytes / dt_dtype_size((dt_dtype)t->dtype));
-    if (offset < 0 || (!empty && last >= limit))
+    int64_t item = (int64_t)dt_dtype_size((dt_dtype)t->dtype);
+    int64_t limit = (int64_t)t->storage->bytes / item;
+    if (offset < 0)
+        return dt_fail(DT_E_RUNTIME, "Tensor: invalid storage offset %lld", (long long)offset);
+    if (!empty && (over || last >= limit))
         return dt_fail(DT_E_RUNTIME,
-                       "setStorage: sizes and strides with storage offset %lld are out of bounds for "
-                       "storage of %lld elements", (long long)offset, (long long)limit);
+                       "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %lld "
+                       "requiring a storage size of %lld are out of bounds for storage of size %zu",
+                       fmt_shape(size, sizes, sizeof sizes),
+                       fmt_shape(stride, strides, sizeof strides), (long long)offset,
+                       (long long)item, over ? -1LL : (long long)((last + 1) * item),
+                       t->storage->bytes);
     return dt_rule_view(c, t, size, stride->v, offset);
 }
 

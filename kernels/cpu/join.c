@@ -181,6 +181,7 @@ static dt_status gather_run(const dt_call *call, const dt_part *part) {
     int64_t limit = in->rank ? in->shape[dim] : 1;
     const char *data = dt_tensor_data(in), *indices = dt_tensor_data(index);
     char *to = dt_tensor_data(out);
+    int64_t width = (int64_t)dt_dtype_size((dt_dtype)index->dtype);
     int64_t first = index->numel * part->index / part->count;
     int64_t last = index->numel * (part->index + 1) / part->count;
     for (int64_t k = first; k < last; k++) {
@@ -192,7 +193,7 @@ static dt_status gather_run(const dt_call *call, const dt_part *part) {
             target += at * out->strides[d];
             if (d != dim && d < in->rank) from += at * in->strides[d];
         }
-        int64_t at = index_at(index, indices + where * 8);
+        int64_t at = index_at(index, indices + where * width);
         if (at < 0 || at >= limit)
             return dt_fail(DT_E_RUNTIME,
                            "index %lld is out of bounds for dimension %d with size %lld",
