@@ -269,14 +269,16 @@ def test_loop_without_readers() -> None:
 
     async def main() -> None:
         with pytest.raises(NotImplementedError, match="no readers here"):
-            await held(0.01)
+            await held(0.5)
         assert (await dtorch.ones(1)).item() == 1  # what is ready needs none
 
     collect()
     before = eventfds()
     loop = Deaf()
-    loop.run_until_complete(main())
-    loop.close()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
     collect()
     assert eventfds() == before
 

@@ -37,7 +37,8 @@ def script(body: str, loop: str = "asyncio", seconds: float = 30) -> str:
         body = "import asyncio\nnew_loop = asyncio.new_event_loop\n" + textwrap.dedent(body)
     path = os.pathsep.join([str(HERE), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", HEAD + body],
+        # From 3.12 on, Python warns of any fork in a process with threads.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", HEAD + body],
         capture_output=True,
         text=True,
         timeout=seconds,
