@@ -26,7 +26,8 @@ static dt_status wait_for(dt_future *future) {
     return dt_future_wait(future, -1, NULL, NULL);
 }
 
-/* ---- state of a tensor ------------------------------------------------------------------------- */
+/* ---- state of a tensor -------------------------------------------------------------------------
+ */
 
 dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future) {
     dt_storage *s = t->storage;
@@ -49,7 +50,8 @@ static void set_last_write(dt_storage *s, dt_future *future) {
     dt_future_release(old);
 }
 
-/* ---- submission ---------------------------------------------------------------------------------- */
+/* ---- submission
+ * ---------------------------------------------------------------------------------- */
 
 static void task_ended(dt_task *task) {
     dt_future *future = task->user;
@@ -59,8 +61,10 @@ static void task_ended(dt_task *task) {
 
 static dt_status ensure_room(dt_sched *sched) {
     while (DT_UNLIKELY(dt_sched_full(sched))) {
-        if (room_hook) DT_TRY(room_hook(sched));
-        else DT_TRY(dt_sched_wait_room(sched, -1));
+        if (room_hook)
+            DT_TRY(room_hook(sched));
+        else
+            DT_TRY(dt_sched_wait_room(sched, -1));
     }
     return DT_OK;
 }
@@ -84,8 +88,10 @@ dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
         atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
     }
     dt_sched_submit(sched, task);
-    if (future_out) *future_out = future;
-    else dt_future_release(future);
+    if (future_out)
+        *future_out = future;
+    else
+        dt_future_release(future);
     return DT_OK;
 }
 
@@ -110,14 +116,15 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) {
     return status;
 }
 
-/* ---- lanes --------------------------------------------------------------------------------------- */
+/* ---- lanes
+ * --------------------------------------------------------------------------------------- */
 
 typedef struct dt_lane {
-    bool ready;          /* every operand may be touched now */
-    bool external;       /* an outsider can see an operand */
-    bool external_out;   /* ... that is written */
+    bool ready;        /* every operand may be touched now */
+    bool external;     /* an outsider can see an operand */
+    bool external_out; /* ... that is written */
     int64_t external_in_bytes;
-    dt_future *failed;   /* an input whose writer failed; borrowed */
+    dt_future *failed; /* an input whose writer failed; borrowed */
 } dt_lane;
 
 static int64_t tensor_bytes(const dt_tensor *t) {
@@ -175,8 +182,7 @@ static dt_status fail_outputs(const dt_call *call, dt_error *error) {
 
 static void bump_versions(const dt_call *call) {
     for (int k = 0; k < call->nout; k++)
-        atomic_fetch_add_explicit(&dt_call_out(call, k)->storage->version, 1,
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&dt_call_out(call, k)->storage->version, 1, memory_order_relaxed);
 }
 
 static dt_status run_here(const dt_call *call) {
@@ -248,7 +254,8 @@ static dt_status place_and_run(dt_call *call) {
     return submit_call(call, false);
 }
 
-/* ---- targets: in-place and out= -------------------------------------------------------------------- */
+/* ---- targets: in-place and out=
+ * -------------------------------------------------------------------- */
 
 static dt_status check_target(const dt_op_call *c) {
     const dt_tensor *target = c->target, *result = c->outs[0];
@@ -258,17 +265,17 @@ static dt_status check_target(const dt_op_call *c) {
                        dt_shape_format(target->rank, target->shape, a, sizeof a),
                        dt_shape_format(result->rank, result->shape, b, sizeof b));
     if (!dt_dtype_can_cast((dt_dtype)result->dtype, (dt_dtype)target->dtype))
-        return dt_fail(DT_E_RUNTIME,
-                       "result type %s can't be cast to the desired output type %s",
+        return dt_fail(DT_E_RUNTIME, "result type %s can't be cast to the desired output type %s",
                        dt_dtype_table[result->dtype].long_name,
                        dt_dtype_table[target->dtype].long_name);
     if (target->storage->flags & DT_STORAGE_READONLY)
         return dt_fail(DT_E_RUNTIME, "the tensor to be written shares read-only memory");
     if (dt_shape_may_self_overlap(target->rank, target->shape, target->strides))
-        return dt_fail(DT_E_RUNTIME,
-                       "unsupported operation: more than one element of the written-to tensor refers "
-                       "to a single memory location. Please clone() the tensor before performing the "
-                       "operation.");
+        return dt_fail(
+            DT_E_RUNTIME,
+            "unsupported operation: more than one element of the written-to tensor refers "
+            "to a single memory location. Please clone() the tensor before performing the "
+            "operation.");
     return DT_OK;
 }
 
@@ -286,10 +293,11 @@ static dt_status resolve_overlaps(dt_op_call *c) {
         dt_tensor *in = dt_call_in(&c->call, k);
         if (!in || !dt_tensor_partial_overlap(c->target, in)) continue;
         if (is_dense(c->target) && is_dense(in))
-            return dt_fail(DT_E_RUNTIME,
-                           "unsupported operation: some elements of the input tensor and the "
-                           "written-to tensor refer to a single memory location. Please clone() the "
-                           "tensor before performing the operation.");
+            return dt_fail(
+                DT_E_RUNTIME,
+                "unsupported operation: some elements of the input tensor and the "
+                "written-to tensor refer to a single memory location. Please clone() the "
+                "tensor before performing the operation.");
         dt_op_call copy;
         dt_op_call_init(&copy, DT_OP_clone);
         copy.nargs = 1;
@@ -323,7 +331,8 @@ static dt_status redirect(dt_op_call *c, const dt_kernel *kernel, bool *copy_aft
     return DT_OK;
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------- */
+/* ---- the op
+ * ----------------------------------------------------------------------------------------- */
 
 static dt_status make_inputs_contiguous(dt_call *call) {
     for (int k = 0; k < call->nin; k++) {

@@ -10,7 +10,7 @@
 
 #define OP(name_, rule_, kernel_, dtypes_, api_, schema_)                                          \
     [DT_OP_##name_] = {.full_name = #name_,                                                        \
-                       .rule = dt_infer_##rule_,                                                    \
+                       .rule = dt_infer_##rule_,                                                   \
                        .schema = schema_,                                                          \
                        .id = DT_OP_##name_,                                                        \
                        .dtypes = DT_DTYPES_##dtypes_,                                              \

@@ -15,10 +15,11 @@ dt_generator dt_default_generator = {.seed = 67280421310721u, .offset = 0};
 
 const char *dt_rule_c_name(int dtype) {
     static const char *const names[DT_DTYPE_COUNT] = {
-        [DT_BOOL] = "bool",     [DT_U8] = "unsigned char",   [DT_I8] = "signed char",
-        [DT_I16] = "short",     [DT_I32] = "int",            [DT_I64] = "long",
-        [DT_F16] = "c10::Half", [DT_BF16] = "c10::BFloat16", [DT_F32] = "float",
-        [DT_F64] = "double"};
+        [DT_BOOL] = "bool",      [DT_U8] = "unsigned char",
+        [DT_I8] = "signed char", [DT_I16] = "short",
+        [DT_I32] = "int",        [DT_I64] = "long",
+        [DT_F16] = "c10::Half",  [DT_BF16] = "c10::BFloat16",
+        [DT_F32] = "float",      [DT_F64] = "double"};
     return names[dtype];
 }
 
@@ -109,12 +110,13 @@ dt_status dt_rule_expand(dt_tensor *t, const dt_dims *shape, dt_tensor **out) {
     int64_t strides[DT_RANK_MAX];
     for (int d = shape->rank - 1; d >= 0; d--) {
         int64_t size = d >= lead ? t->shape[d - lead] : 1;
-        strides[d] = d >= lead                ? t->strides[d - lead]
+        strides[d] = d >= lead             ? t->strides[d - lead]
                      : d + 1 < shape->rank ? shape->v[d + 1] * strides[d + 1]
-                                              : 1;
+                                           : 1;
         if (size != shape->v[d]) strides[d] = 0;
     }
-    return dt_tensor_new_view(t, (dt_dtype)t->dtype, shape->rank, shape->v, strides, t->offset, out);
+    return dt_tensor_new_view(t, (dt_dtype)t->dtype, shape->rank, shape->v, strides, t->offset,
+                              out);
 }
 
 dt_status dt_rule_reduced_dims(const dt_tensor *t, const dt_dims *dims, bool keepdim,
@@ -127,7 +129,8 @@ dt_status dt_rule_reduced_dims(const dt_tensor *t, const dt_dims *dims, bool kee
             int d;
             DT_TRY(dt_shape_wrap_dim(dims->v[k], t->rank, true, &d));
             if (bits >> d & 1)
-                return dt_fail(DT_E_RUNTIME, "dim %d appears multiple times in the list of dims", d);
+                return dt_fail(DT_E_RUNTIME, "dim %d appears multiple times in the list of dims",
+                               d);
             bits |= 1u << d;
         }
         if (t->rank == 0) bits = 0;
@@ -149,8 +152,8 @@ static dt_status invoke_unary(dt_op_id id, dt_tensor *t, dt_dtype dtype, dt_tens
     dt_op_call_init(&call, id);
     call.nargs = 2;
     call.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = t};
-    call.args[1] = (dt_arg){.kind = dtype == DT_DTYPE_NONE ? DT_ARG_NONE : DT_ARG_DTYPE,
-                            .dtype = dtype};
+    call.args[1] =
+        (dt_arg){.kind = dtype == DT_DTYPE_NONE ? DT_ARG_NONE : DT_ARG_DTYPE, .dtype = dtype};
     DT_TRY(dt_rule_invoke(&call));
     *out = call.outs[0];
     return DT_OK;

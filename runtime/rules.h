@@ -1,8 +1,8 @@
 /* rules.h: what the rule functions of the registry share.
  *
- * A rule turns arguments into metadata: it checks them (every error that metadata can show is raised
- * here, at the user's line), creates outs[], and fills call with inputs, immediates and params.
- * Rules never look at values and never communicate; a composite calls other ops through
+ * A rule turns arguments into metadata: it checks them (every error that metadata can show is
+ * raised here, at the user's line), creates outs[], and fills call with inputs, immediates and
+ * params. Rules never look at values and never communicate; a composite calls other ops through
  * dt_rule_invoke, which dispatch installs.
  *
  * I1: a rule that fails leaves call and outs in a state that dt_op_call_clear can clean up.
@@ -16,7 +16,8 @@
 typedef struct dt_promotion {
     dt_dtype dim, zero, wrapped;
 } dt_promotion;
-#define DT_PROMOTION_INIT {DT_DTYPE_NONE, DT_DTYPE_NONE, DT_DTYPE_NONE}
+#define DT_PROMOTION_INIT                                                                          \
+    { DT_DTYPE_NONE, DT_DTYPE_NONE, DT_DTYPE_NONE }
 void dt_promotion_add_tensor(dt_promotion *p, const dt_tensor *t);
 void dt_promotion_add_scalar(dt_promotion *p, dt_scalar s);
 dt_dtype dt_promotion_result(const dt_promotion *p);

@@ -1,8 +1,8 @@
 /* rules_create.c: shapes and dtypes of creation ops.
  *
- * Params: arange f[0] start f[1] step, i[0] start i[1] step; linspace f[0] start f[1] end i[0] steps;
- * eye none; random i[0] seed i[1] first counter, f[0] low|mean f[1] high|std, i[2] low i[3] high;
- * tri i[0] diagonal, i[1] 1 for the upper part.
+ * Params: arange f[0] start f[1] step, i[0] start i[1] step; linspace f[0] start f[1] end i[0]
+ * steps; eye none; random i[0] seed i[1] first counter, f[0] low|mean f[1] high|std, i[2] low i[3]
+ * high; tri i[0] diagonal, i[1] 1 for the upper part.
  */
 #include <math.h>
 
@@ -41,8 +41,7 @@ dt_status dt_infer_arange(dt_op_call *c) {
     if (!isfinite(fstart) || !isfinite(fend))
         return dt_fail(DT_E_RUNTIME, "unsupported range: %g -> %g", fstart, fend);
     if ((fstep > 0 && fend < fstart) || (fstep < 0 && fend > fstart))
-        return dt_fail(DT_E_RUNTIME,
-                       "upper bound and lower bound inconsistent with step sign");
+        return dt_fail(DT_E_RUNTIME, "upper bound and lower bound inconsistent with step sign");
     double size;
     if (integers) {
         __int128 span = (__int128)end.i - start.i, s = step.i;
@@ -73,20 +72,23 @@ dt_status dt_infer_linspace(dt_op_call *c) {
 
 dt_status dt_infer_eye(dt_op_call *c) {
     int64_t n = c->args[0].i, m = c->args[1].i;
-    if (n < 0) return dt_fail(DT_E_RUNTIME, "n must be greater or equal to 0, got %lld",
-                              (long long)n);
-    if (m < 0) return dt_fail(DT_E_RUNTIME, "m must be greater or equal to 0, got %lld",
-                              (long long)m);
+    if (n < 0)
+        return dt_fail(DT_E_RUNTIME, "n must be greater or equal to 0, got %lld", (long long)n);
+    if (m < 0)
+        return dt_fail(DT_E_RUNTIME, "m must be greater or equal to 0, got %lld", (long long)m);
     dt_dims shape = {.rank = 2, .v = {n, m}};
     return creation(c, c->args[2].dtype, &shape);
 }
 
 /* [low, high) must fit the dtype. */
 static dt_status check_integer_range(dt_dtype dtype, int64_t low, int64_t high) {
-    static const int64_t least[] = {[DT_BOOL] = 0, [DT_U8] = 0, [DT_I8] = INT8_MIN,
-                                    [DT_I16] = INT16_MIN, [DT_I32] = INT32_MIN};
-    static const int64_t greatest[] = {[DT_BOOL] = 1, [DT_U8] = UINT8_MAX, [DT_I8] = INT8_MAX,
-                                       [DT_I16] = INT16_MAX, [DT_I32] = INT32_MAX};
+    static const int64_t least[] = {
+        [DT_BOOL] = 0, [DT_U8] = 0, [DT_I8] = INT8_MIN, [DT_I16] = INT16_MIN, [DT_I32] = INT32_MIN};
+    static const int64_t greatest[] = {[DT_BOOL] = 1,
+                                       [DT_U8] = UINT8_MAX,
+                                       [DT_I8] = INT8_MAX,
+                                       [DT_I16] = INT16_MAX,
+                                       [DT_I32] = INT32_MAX};
     if (dtype > DT_I32) return DT_OK;
     if (low < least[dtype] || low > greatest[dtype])
         return dt_fail(DT_E_RUNTIME, "from is out of bounds for %s", dt_rule_c_name(dtype));

@@ -101,7 +101,8 @@ dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int 
     return create_output(c, out_dtype, &shape, c->call.operands + 1, n);
 }
 
-/* ---- dtype rules -------------------------------------------------------------------------------- */
+/* ---- dtype rules --------------------------------------------------------------------------------
+ */
 
 static dt_status refuse_bool(const dt_op_call *c, int bools, int n) {
     switch (c->op->id) {
@@ -211,7 +212,8 @@ static dt_status set_param(dt_op_call *c, int k, dt_scalar s, const char *what) 
     if (s.category == DT_CAT_FLOAT && !dt_dtype_is_float(compute))
         return dt_fail(DT_E_RUNTIME,
                        "For integral input tensors, argument %s must not be a floating point "
-                       "number.", what);
+                       "number.",
+                       what);
     if (s.category == DT_CAT_BOOL && compute != DT_BOOL)
         return dt_fail(DT_E_RUNTIME, "Boolean %s only supported for Boolean results.", what);
     c->call.params.f[k] = dt_scalar_f64(s);
@@ -227,7 +229,8 @@ dt_status dt_infer_ew_p1(dt_op_call *c) {
     bool integers = true;
     for (int k = 0; k + 1 < c->nargs; k++) {
         operands[n++] = &c->args[k];
-        integers &= c->args[k].kind == DT_ARG_TENSOR && !dt_dtype_is_float((dt_dtype)c->args[k].t->dtype);
+        integers &=
+            c->args[k].kind == DT_ARG_TENSOR && !dt_dtype_is_float((dt_dtype)c->args[k].t->dtype);
     }
     if (c->op->id == DT_OP_addcdiv && integers)
         return dt_fail(DT_E_RUNTIME,
@@ -235,8 +238,10 @@ dt_status dt_infer_ew_p1(dt_op_call *c) {
                        "trunc(tensor1 / tensor2) or floating-point tensors");
     DT_TRY(elementwise_args(c, operands, n));
     dt_scalar p = c->args[c->nargs - 1].s;
-    const char *what = c->op->id == DT_OP_elu || c->op->id == DT_OP_addcmul ||
-                               c->op->id == DT_OP_addcdiv ? "value" : "alpha";
+    const char *what =
+        c->op->id == DT_OP_elu || c->op->id == DT_OP_addcmul || c->op->id == DT_OP_addcdiv
+            ? "value"
+            : "alpha";
     return set_param(c, 0, p, what);
 }
 
@@ -275,9 +280,11 @@ dt_status dt_infer_div(dt_op_call *c) {
     else if (!strcmp(mode, "floor"))
         c->op = &dt_op_table[DT_OP_floor_divide];
     else
-        return dt_fail(DT_E_RUNTIME,
-                       "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
-                       "'%s'", mode);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+            "'%s'",
+            mode);
     switch_op(c, (dt_op_id)c->op->id);
     dt_status status = elementwise_args(c, operands, 2); /* by the rounded op's dtype rule */
     c->op = op;
@@ -353,7 +360,8 @@ dt_status dt_infer_where(dt_op_call *c) {
     if (operands[0]->t->dtype != DT_BOOL)
         return dt_fail(DT_E_RUNTIME,
                        "where expected condition to be a boolean tensor, but got a tensor with "
-                       "dtype %s", dt_dtype_table[operands[0]->t->dtype].long_name);
+                       "dtype %s",
+                       dt_dtype_table[operands[0]->t->dtype].long_name);
     dt_promotion p = DT_PROMOTION_INIT;
     for (int k = 1; k < 3; k++) {
         if (operands[k]->kind == DT_ARG_TENSOR)
@@ -374,7 +382,8 @@ dt_status dt_infer_masked_fill(dt_op_call *c) {
     if (c->args[2].kind == DT_ARG_TENSOR && c->args[2].t->rank != 0)
         return dt_fail(DT_E_RUNTIME,
                        "masked_fill_ only supports a 0-dimensional value tensor, but got tensor "
-                       "with %d dimension(s).", c->args[2].t->rank);
+                       "with %d dimension(s).",
+                       c->args[2].t->rank);
     const dt_arg *operands[3] = {&c->args[1], &c->args[2], &c->args[0]};
     dt_dtype dtype = (dt_dtype)input->dtype;
     return dt_rule_elementwise(c, operands, 3, dtype, dtype);
@@ -384,10 +393,12 @@ dt_status dt_infer_clamp(dt_op_call *c) {
     const dt_arg *operands[3] = {&c->args[0], NULL, NULL};
     bool low = dt_arg_given(c, 1), high = dt_arg_given(c, 2);
     if (!low && !high)
-        return dt_fail(DT_E_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
+        return dt_fail(DT_E_RUNTIME,
+                       "torch.clamp: At least one of 'min' or 'max' must not be None");
     if (low && high && c->args[1].kind != c->args[2].kind)
-        return dt_fail(DT_E_TYPE,
-                       "clamp(): arguments 'min' and 'max' must both be tensors or both be numbers");
+        return dt_fail(
+            DT_E_TYPE,
+            "clamp(): arguments 'min' and 'max' must both be tensors or both be numbers");
     int n = 1;
     if (low) operands[n++] = &c->args[1];
     if (high) operands[n++] = &c->args[2];
@@ -413,7 +424,8 @@ dt_status dt_infer_lerp(dt_op_call *c) {
     return elementwise_args(c, operands, 3);
 }
 
-/* ---- copies and fills ----------------------------------------------------------------------------- */
+/* ---- copies and fills
+ * ----------------------------------------------------------------------------- */
 
 static dt_status copy_rule(dt_op_call *c, dt_dtype dtype, bool row_major) {
     const dt_arg *operands[1] = {&c->args[0]};
@@ -456,7 +468,8 @@ dt_status dt_infer_fill(dt_op_call *c) {
     if (c->args[1].kind == DT_ARG_TENSOR && c->args[1].t->rank != 0)
         return dt_fail(DT_E_RUNTIME,
                        "fill_ only supports 0-dimension value tensor but got tensor with %d "
-                       "dimensions.", c->args[1].t->rank);
+                       "dimensions.",
+                       c->args[1].t->rank);
     dt_dims shape = dt_tensor_dims(input);
     DT_TRY(dt_rule_call(c, 1, 1, NULL));
     c->call.compute = input->dtype;

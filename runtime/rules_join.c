@@ -22,8 +22,8 @@ static dt_dtype joint_dtype(dt_tensor *const *inputs, int n) {
 /* What a call can hold: its count of inputs is 16 bits wide. */
 static dt_status check_count(const char *op, int n) {
     if (n <= UINT16_MAX) return DT_OK;
-    return dt_fail(DT_E_RUNTIME, "%s(): %d tensors are more than %d, the most that one call takes", op,
-                   n, UINT16_MAX);
+    return dt_fail(DT_E_RUNTIME, "%s(): %d tensors are more than %d, the most that one call takes",
+                   op, n, UINT16_MAX);
 }
 
 /* Fills c for a cat of n inputs of equal rank along dim. */
@@ -62,8 +62,8 @@ static dt_status cat_checked(dt_op_call *c, dt_tensor **inputs, int n) {
             if (e != d && t->shape[e] != first->shape[e])
                 return dt_fail(DT_E_RUNTIME,
                                "Sizes of tensors must match except in dimension %d. Expected size "
-                               "%lld but got size %lld for tensor number %d in the list.", d,
-                               (long long)first->shape[e], (long long)t->shape[e], k);
+                               "%lld but got size %lld for tensor number %d in the list.",
+                               d, (long long)first->shape[e], (long long)t->shape[e], k);
         total += t->shape[d];
         inputs[kept++] = t;
     }
@@ -91,8 +91,8 @@ static dt_status with_new_dim(dt_tensor *t, int at, dt_tensor **out) {
     for (int d = 0, from = 0; d < shape.rank; d++) {
         bool fresh = d == at;
         shape.v[d] = fresh ? 1 : t->shape[from];
-        strides[d] = fresh ? (from < t->rank ? t->shape[from] * t->strides[from] : 1)
-                           : t->strides[from];
+        strides[d] =
+            fresh ? (from < t->rank ? t->shape[from] * t->strides[from] : 1) : t->strides[from];
         if (!fresh) from++;
     }
     return dt_tensor_new_view(t, (dt_dtype)t->dtype, shape.rank, shape.v, strides, t->offset, out);
@@ -109,11 +109,12 @@ dt_status dt_infer_stack(dt_op_call *c) {
     for (int k = 1; k < n; k++)
         if (!dt_tensor_same_shape(inputs[0], inputs[k])) {
             char a[200], b[200];
-            return dt_fail(DT_E_RUNTIME,
-                           "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
-                           "at entry %d",
-                           dt_shape_format(rank, inputs[0]->shape, a, sizeof a),
-                           dt_shape_format(inputs[k]->rank, inputs[k]->shape, b, sizeof b), k);
+            return dt_fail(
+                DT_E_RUNTIME,
+                "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
+                "at entry %d",
+                dt_shape_format(rank, inputs[0]->shape, a, sizeof a),
+                dt_shape_format(inputs[k]->rank, inputs[k]->shape, b, sizeof b), k);
         }
     size_t size = sizeof(dt_tensor *) * (size_t)n;
     dt_tensor **views;
@@ -140,10 +141,12 @@ dt_status dt_infer_embedding(dt_op_call *c) {
     dt_tensor *weight = c->args[0].t, *index = c->args[1].t;
     if (weight->rank != 2) return dt_fail(DT_E_RUNTIME, "'weight' must be 2-D");
     if (!is_index(index))
-        return dt_fail(DT_E_RUNTIME,
-                       "Expected tensor for argument #1 'indices' to have one of the following "
-                       "scalar types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
-                       "embedding)", dt_dtype_table[index->dtype].long_name);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "Expected tensor for argument #1 'indices' to have one of the following "
+            "scalar types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
+            "embedding)",
+            dt_dtype_table[index->dtype].long_name);
     if (index->rank == DT_RANK_MAX)
         return dt_fail(DT_E_RUNTIME, "embedding: more than %d dims", DT_RANK_MAX);
     dt_dims shape = dt_tensor_dims(index);
@@ -190,8 +193,8 @@ dt_status dt_infer_gather(dt_op_call *c) {
             char a[200], b[200];
             return dt_fail(DT_E_RUNTIME,
                            "Size does not match at dimension %d expected index %s to be no larger "
-                           "than self %s apart from dimension %d", e,
-                           dt_shape_format(index->rank, index->shape, a, sizeof a),
+                           "than self %s apart from dimension %d",
+                           e, dt_shape_format(index->rank, index->shape, a, sizeof a),
                            dt_shape_format(t->rank, t->shape, b, sizeof b), d);
         }
     dt_dims shape = dt_tensor_dims(index);

@@ -1,9 +1,10 @@
 /* rules_matmul.c: products.
  *
- * All of them become one kernel form: out [..., m, n] = alpha * a [..., m, k] @ b [..., k, n] + beta *
- * bias, batch dims broadcast by stride 0, operands possibly strided.  Params: f[0] alpha, f[1] beta;
- * with nin == 3 the third input is the bias, expanded to the output's shape.  `linear` has its own
- * kernel (x [m, k], weight [n, k], bias [n] or absent) so that packed weights can be kept.
+ * All of them become one kernel form: out [..., m, n] = alpha * a [..., m, k] @ b [..., k, n] +
+ * beta * bias, batch dims broadcast by stride 0, operands possibly strided.  Params: f[0] alpha,
+ * f[1] beta; with nin == 3 the third input is the bias, expanded to the output's shape.  `linear`
+ * has its own kernel (x [m, k], weight [n, k], bias [n] or absent) so that packed weights can be
+ * kept.
  */
 #include <string.h>
 
@@ -27,7 +28,8 @@ static dt_status shapes_differ(const dt_tensor *a, const dt_tensor *b) {
                    (long long)b->shape[b->rank - 2], (long long)b->shape[b->rank - 1]);
 }
 
-/* Fills c: out of `out_shape` seen as [batch, m, n] (same storage), a and b expanded to the batch. */
+/* Fills c: out of `out_shape` seen as [batch, m, n] (same storage), a and b expanded to the batch.
+ */
 static dt_status product(dt_op_call *c, dt_tensor *a, dt_tensor *b, dt_tensor *bias,
                          const dt_dims *batch, const dt_dims *out_shape) {
     int64_t m = a->shape[a->rank - 2], k = a->shape[a->rank - 1], n = b->shape[b->rank - 1];
@@ -74,11 +76,12 @@ static dt_status matmul_matrices(dt_op_call *c, dt_tensor *a, dt_tensor *b, bool
                                  bool drop_column) {
     if (a->shape[a->rank - 1] != b->shape[b->rank - 2]) {
         if (a->rank <= 2 || b->rank <= 2) return shapes_differ(a, b);
-        return dt_fail(DT_E_RUNTIME,
-                       "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
-                       "but got: [%lld, %lld].", (long long)b->shape[0],
-                       (long long)a->shape[a->rank - 1], (long long)b->shape[0],
-                       (long long)b->shape[b->rank - 2]);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
+            "but got: [%lld, %lld].",
+            (long long)b->shape[0], (long long)a->shape[a->rank - 1], (long long)b->shape[0],
+            (long long)b->shape[b->rank - 2]);
     }
     dt_dims ba, bb, batch;
     batch_of(a, &ba);
@@ -89,7 +92,8 @@ static dt_status matmul_matrices(dt_op_call *c, dt_tensor *a, dt_tensor *b, bool
     dt_dims out = batch;
     if (!drop_row) out.v[out.rank++] = a->shape[a->rank - 2];
     if (!drop_column) out.v[out.rank++] = b->shape[b->rank - 1];
-    /* [..., m, k] @ [k, n]: one tall product instead of a batch of them, where no copy is needed. */
+    /* [..., m, k] @ [k, n]: one tall product instead of a batch of them, where no copy is needed.
+     */
     int64_t tall[DT_RANK_MAX];
     dt_dims flat = {.rank = 2, .v = {1, a->shape[a->rank - 1]}};
     for (int d = 0; d < a->rank - 1; d++) flat.v[0] *= a->shape[d];
@@ -113,11 +117,12 @@ dt_status dt_infer_matmul(dt_op_call *c) {
                        a->rank, b->rank);
     DT_TRY(check_dtypes(a, b));
     if (a->rank == 1 && b->rank == 1 && a->shape[0] != b->shape[0])
-        return dt_fail(DT_E_RUNTIME,
-                       "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the "
-                       "same number of elements, but got %lld and %lld elements respectively",
-                       (long long)a->shape[0], (long long)b->shape[0], (long long)a->shape[0],
-                       (long long)b->shape[0]);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the "
+            "same number of elements, but got %lld and %lld elements respectively",
+            (long long)a->shape[0], (long long)b->shape[0], (long long)a->shape[0],
+            (long long)b->shape[0]);
     if (a->rank == 2 && b->rank == 1 && a->shape[1] != b->shape[0])
         return dt_fail(DT_E_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                        (long long)a->shape[0], (long long)a->shape[0], (long long)a->shape[1],
@@ -143,10 +148,12 @@ static dt_status check_batches(const dt_tensor *a, const dt_tensor *b) {
     if (a->rank != 3) return dt_fail(DT_E_RUNTIME, "batch1 must be a 3D tensor");
     if (b->rank != 3) return dt_fail(DT_E_RUNTIME, "batch2 must be a 3D tensor");
     if (a->shape[0] != b->shape[0] || a->shape[2] != b->shape[1])
-        return dt_fail(DT_E_RUNTIME,
-                       "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
-                       "but got: [%lld, %lld].", (long long)a->shape[0], (long long)a->shape[2],
-                       (long long)b->shape[0], (long long)b->shape[1]);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
+            "but got: [%lld, %lld].",
+            (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0],
+            (long long)b->shape[1]);
     return DT_OK;
 }
 
@@ -165,8 +172,8 @@ dt_status dt_infer_mv(dt_op_call *c) {
 dt_status dt_infer_dot(dt_op_call *c) {
     dt_tensor *a = c->args[0].t, *b = c->args[1].t;
     if (a->rank != 1 || b->rank != 1)
-        return dt_fail(DT_E_RUNTIME,
-                       "1D tensors expected, but got %dD and %dD tensors", a->rank, b->rank);
+        return dt_fail(DT_E_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", a->rank,
+                       b->rank);
     if (a->dtype != b->dtype)
         return dt_fail(DT_E_RUNTIME,
                        "dot : expected both vectors to have same dtype, but found %s and %s",
@@ -181,17 +188,19 @@ static dt_status check_bias(const dt_tensor *bias, const dt_dims *out) {
     dt_shape_format(bias->rank, bias->shape, have, sizeof have);
     int lead = out->rank - bias->rank;
     if (lead < 0)
-        return dt_fail(DT_E_RUNTIME,
-                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-                       "be greater or equal to the number of dimensions in the tensor (%d)",
-                       dt_dtype_table[bias->dtype].long_name, have, want, out->rank, bias->rank);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+            "be greater or equal to the number of dimensions in the tensor (%d)",
+            dt_dtype_table[bias->dtype].long_name, have, want, out->rank, bias->rank);
     for (int d = out->rank - 1; d >= lead; d--)
         if (bias->shape[d - lead] != 1 && bias->shape[d - lead] != out->v[d])
-            return dt_fail(DT_E_RUNTIME,
-                           "The expanded size of the tensor (%lld) must match the existing size "
-                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
-                           "%s", (long long)out->v[d], (long long)bias->shape[d - lead], d, want,
-                           have);
+            return dt_fail(
+                DT_E_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
+                "%s",
+                (long long)out->v[d], (long long)bias->shape[d - lead], d, want, have);
     return DT_OK;
 }
 
@@ -206,7 +215,8 @@ static dt_status with_bias(dt_op_call *c, dt_tensor *bias, dt_tensor *a, dt_tens
     if (ints && (alpha.category == DT_CAT_FLOAT || beta.category == DT_CAT_FLOAT))
         return dt_fail(DT_E_RUNTIME,
                        "For integral input tensors, argument %s must not be a floating point "
-                       "number.", alpha.category == DT_CAT_FLOAT ? "alpha" : "beta");
+                       "number.",
+                       alpha.category == DT_CAT_FLOAT ? "alpha" : "beta");
     dt_dims batch, out;
     batch_of(a, &batch);
     out = batch;
@@ -250,18 +260,19 @@ dt_status dt_infer_linear(dt_op_call *c) {
     int64_t rows = 1;
     for (int d = 0; d + 1 < x->rank; d++) rows *= x->shape[d];
     if (w->shape[w->rank - 1] != k)
-        return dt_fail(DT_E_RUNTIME,
-                       "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
-                       (long long)rows, (long long)k, (long long)w->shape[w->rank - 1],
-                       (long long)n);
-    if (bias && !((bias->rank == 1 && (bias->shape[0] == n || bias->shape[0] == 1)) ||
-                  bias->rank == 0))
+        return dt_fail(
+            DT_E_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+            (long long)rows, (long long)k, (long long)w->shape[w->rank - 1], (long long)n);
+    if (bias &&
+        !((bias->rank == 1 && (bias->shape[0] == n || bias->shape[0] == 1)) || bias->rank == 0))
         return check_bias(bias, &(dt_dims){.rank = 2, .v = {rows, n}}) != DT_OK
                    ? DT_E_RUNTIME
                    : dt_fail(DT_E_RUNTIME, "linear: bias must be 1-D, got %d-D", bias->rank);
     dt_dims out = dt_tensor_dims(x);
-    if (w->rank == 2) out.v[out.rank - 1] = n;
-    else out.rank--;
+    if (w->rank == 2)
+        out.v[out.rank - 1] = n;
+    else
+        out.rank--;
     DT_TRY(dt_rule_call(c, 1, bias ? 3 : 2, NULL));
     c->call.op = DT_OP_linear;
     c->call.compute = x->dtype;

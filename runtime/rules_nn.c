@@ -1,8 +1,8 @@
 /* rules_nn.c: softmax, normalisation, attention.
  *
- * Params: softmax i[0] dim; layer_norm and rms_norm i[0] number of trailing dims normalised, i[1] bit
- * 0: weight given, bit 1: bias given, f[0] eps; sdpa i[0] 1: causal, i[1] mask: 0 none, 1 bool, 2
- * additive (third input, expanded to [..., L, S]), f[0] scale.
+ * Params: softmax i[0] dim; layer_norm and rms_norm i[0] number of trailing dims normalised, i[1]
+ * bit 0: weight given, bit 1: bias given, f[0] eps; sdpa i[0] 1: causal, i[1] mask: 0 none, 1 bool,
+ * 2 additive (third input, expanded to [..., L, S]), f[0] scale.
  */
 #include <float.h>
 #include <math.h>
@@ -35,32 +35,35 @@ static dt_status check_normalized(const dt_tensor *t, const dt_dims *normalized,
     char a[200], b[200];
     int n = normalized->rank;
     if (n == 0)
-        return dt_fail(DT_E_RUNTIME,
-                       "Expected normalized_shape to be at least 1-dimensional, i.e., containing at "
-                       "least one element, but got normalized_shape = []");
+        return dt_fail(
+            DT_E_RUNTIME,
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at "
+            "least one element, but got normalized_shape = []");
     const dt_tensor *given[2] = {weight, bias};
     for (int k = 0; k < 2; k++) {
         if (!given[k]) continue;
         bool same = given[k]->rank == n &&
                     !memcmp(given[k]->shape, normalized->v, sizeof(int64_t) * (size_t)n);
         if (!same)
-            return dt_fail(DT_E_RUNTIME,
-                           "Expected %s to be of same shape as normalized_shape, but got %s of shape "
-                           "%s and normalized_shape = %s", k ? "bias" : "weight",
-                           k ? "bias" : "weight",
-                           dt_shape_format(given[k]->rank, given[k]->shape, a, sizeof a),
-                           dt_shape_format(n, normalized->v, b, sizeof b));
+            return dt_fail(
+                DT_E_RUNTIME,
+                "Expected %s to be of same shape as normalized_shape, but got %s of shape "
+                "%s and normalized_shape = %s",
+                k ? "bias" : "weight", k ? "bias" : "weight",
+                dt_shape_format(given[k]->rank, given[k]->shape, a, sizeof a),
+                dt_shape_format(n, normalized->v, b, sizeof b));
         if (given[k]->dtype != t->dtype)
             return dt_fail(DT_E_RUNTIME,
                            "mixed dtype (CPU): expect parameter to have scalar type of %s",
                            dt_dtype_table[t->dtype].long_name);
     }
-    bool fits = t->rank >= n &&
-                !memcmp(t->shape + t->rank - n, normalized->v, sizeof(int64_t) * (size_t)n);
+    bool fits =
+        t->rank >= n && !memcmp(t->shape + t->rank - n, normalized->v, sizeof(int64_t) * (size_t)n);
     if (!fits)
         return dt_fail(DT_E_RUNTIME,
                        "Given normalized_shape=%s, expected input with shape [*, %s, but got input "
-                       "of size%s", dt_shape_format(n, normalized->v, a, sizeof a), a + 1,
+                       "of size%s",
+                       dt_shape_format(n, normalized->v, a, sizeof a), a + 1,
                        dt_shape_format(t->rank, t->shape, b, sizeof b));
     if (!dt_dtype_is_float((dt_dtype)t->dtype))
         return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", what,
@@ -104,18 +107,21 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
     dt_tensor *mask = dt_arg_given(c, 3) ? c->args[3].t : NULL;
     bool causal = c->args[4].i;
     if (q->dtype != k->dtype || q->dtype != v->dtype)
-        return dt_fail(DT_E_RUNTIME,
-                       "Expected query, key, and value to have the same dtype, but got query.dtype: "
-                       "%s key.dtype: %s and value.dtype: %s instead.",
-                       dt_rule_c_name(q->dtype), dt_rule_c_name(k->dtype), dt_rule_c_name(v->dtype));
+        return dt_fail(
+            DT_E_RUNTIME,
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            "%s key.dtype: %s and value.dtype: %s instead.",
+            dt_rule_c_name(q->dtype), dt_rule_c_name(k->dtype), dt_rule_c_name(v->dtype));
     if (q->rank < 2 || k->rank < 2 || v->rank < 2)
         return dt_fail(DT_E_RUNTIME,
                        "Expected query, key, and value to all be  at least 2 dimensional, but got "
-                       "query.dim: %d key.dim: %d and value.dim: %d instead.", q->rank, k->rank,
-                       v->rank);
+                       "query.dim: %d key.dim: %d and value.dim: %d instead.",
+                       q->rank, k->rank, v->rank);
     if (!dt_dtype_is_float((dt_dtype)q->dtype) && q->numel > 0)
-        return dt_fail(DT_E_RUNTIME, "scaled_dot_product_attention: expected floating point inputs, "
-                       "got %s", dt_dtype_table[q->dtype].long_name);
+        return dt_fail(DT_E_RUNTIME,
+                       "scaled_dot_product_attention: expected floating point inputs, "
+                       "got %s",
+                       dt_dtype_table[q->dtype].long_name);
     if (mask && causal)
         return dt_fail(DT_E_RUNTIME,
                        "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
@@ -131,9 +137,9 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
         return dt_fail(DT_E_RUNTIME,
                        "scaled_dot_product_attention: query [.., %lld, %lld], key [.., %lld, %lld] "
                        "and value [.., %lld, %lld] do not fit: query and key share the last size, "
-                       "key and value the one before", (long long)l, (long long)e, (long long)s,
-                       (long long)k->shape[k->rank - 1], (long long)v->shape[v->rank - 2],
-                       (long long)ev);
+                       "key and value the one before",
+                       (long long)l, (long long)e, (long long)s, (long long)k->shape[k->rank - 1],
+                       (long long)v->shape[v->rank - 2], (long long)ev);
     dt_dims bq = {.rank = q->rank - 2}, bk = {.rank = k->rank - 2}, bv = {.rank = v->rank - 2};
     memcpy(bq.v, q->shape, sizeof(int64_t) * (size_t)bq.rank);
     memcpy(bk.v, k->shape, sizeof(int64_t) * (size_t)bk.rank);
@@ -163,8 +169,8 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
     }
     c->call.params.i[0] = causal;
     c->call.params.i[1] = !mask ? 0 : mask->dtype == DT_BOOL ? 1 : 2;
-    c->call.params.f[0] = dt_arg_given(c, 5) ? dt_scalar_f64(c->args[5].s)
-                                             : 1.0 / sqrt((double)(e > 0 ? e : 1));
+    c->call.params.f[0] =
+        dt_arg_given(c, 5) ? dt_scalar_f64(c->args[5].s) : 1.0 / sqrt((double)(e > 0 ? e : 1));
     /* [B, H, L, Ev] laid out as [B, L, H, Ev], so that joining the heads again is a view. */
     int64_t strides[DT_RANK_MAX];
     dt_shape_contiguous_strides(so.rank, so.v, strides);

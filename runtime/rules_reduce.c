@@ -27,7 +27,7 @@ static dt_status reduction(dt_op_call *c, dt_tensor *t, const dt_dims *dims, boo
 /* sum, prod: integers accumulate in int64. */
 dt_status dt_infer_reduce_sum(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
-    dt_dtype dtype = dt_arg_given(c, 3)                       ? c->args[3].dtype
+    dt_dtype dtype = dt_arg_given(c, 3)                      ? c->args[3].dtype
                      : dt_dtype_is_float((dt_dtype)t->dtype) ? (dt_dtype)t->dtype
                                                              : DT_I64;
     const dt_dims *dims = optional_dims(c, 1);
@@ -40,13 +40,14 @@ dt_status dt_infer_reduce_mean(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
     dt_dtype dtype = dt_arg_given(c, 3) ? c->args[3].dtype : (dt_dtype)t->dtype;
     if (!dt_dtype_is_float(dtype))
-        return dt_fail(DT_E_RUNTIME,
-                       dt_arg_given(c, 3)
-                           ? "mean(): could not infer output dtype. Optional dtype must be either a "
-                             "floating point or complex dtype. Got: %s"
-                           : "mean(): could not infer output dtype. Input dtype must be either a "
-                             "floating point or complex dtype. Got: %s",
-                       dt_dtype_table[dtype].long_name);
+        return dt_fail(
+            DT_E_RUNTIME,
+            dt_arg_given(c, 3)
+                ? "mean(): could not infer output dtype. Optional dtype must be either a "
+                  "floating point or complex dtype. Got: %s"
+                : "mean(): could not infer output dtype. Input dtype must be either a "
+                  "floating point or complex dtype. Got: %s",
+            dt_dtype_table[dtype].long_name);
     return reduction(c, t, optional_dims(c, 1), c->args[2].i, dtype, dtype);
 }
 
@@ -57,11 +58,11 @@ static dt_status check_not_empty(const dt_op_call *c, const dt_tensor *t, uint32
     dt_op_display_name(c->op, name, sizeof name);
     if (t->numel != 0) return DT_OK;
     if (!dims_given)
-        return dt_fail(error,
-                       "%s(): Expected reduction dim to be specified for input.numel() == 0.%s", name,
-                       c->op->id == DT_OP_argmax || c->op->id == DT_OP_argmin
-                           ? ""
-                           : " Specify the reduction dim with the 'dim' argument.");
+        return dt_fail(
+            error, "%s(): Expected reduction dim to be specified for input.numel() == 0.%s", name,
+            c->op->id == DT_OP_argmax || c->op->id == DT_OP_argmin
+                ? ""
+                : " Specify the reduction dim with the 'dim' argument.");
     for (int d = 0; d < t->rank; d++)
         if ((mask >> d & 1) && t->shape[d] == 0)
             return dt_fail(error, "%s(): Expected reduction dim %d to have non-zero size.", name,
@@ -124,8 +125,8 @@ dt_status dt_infer_reduce_var(dt_op_call *c) {
     if (!dt_dtype_is_float((dt_dtype)t->dtype))
         return dt_fail(DT_E_RUNTIME, "%s only support floating point and complex dtypes",
                        c->op->id == DT_OP_var__new ? "std and var" : "std and var");
-    DT_TRY(reduction(c, t, optional_dims(c, 1), c->args[3].i, (dt_dtype)t->dtype,
-                     (dt_dtype)t->dtype));
+    DT_TRY(
+        reduction(c, t, optional_dims(c, 1), c->args[3].i, (dt_dtype)t->dtype, (dt_dtype)t->dtype));
     c->call.params.f[0] = dt_scalar_f64(c->args[2].s);
     return DT_OK;
 }
@@ -136,7 +137,8 @@ dt_status dt_infer_reduce_norm(dt_op_call *c) {
     if (!dt_dtype_is_float(dtype))
         return dt_fail(DT_E_RUNTIME,
                        "linalg.vector_norm: Expected a floating point or complex tensor as input. "
-                       "Got %s", dt_dtype_table[dtype].long_name);
+                       "Got %s",
+                       dt_dtype_table[dtype].long_name);
     DT_TRY(reduction(c, t, optional_dims(c, 2), c->args[3].i, dtype, dtype));
     c->call.params.f[0] = dt_scalar_f64(c->args[1].s);
     return DT_OK;
@@ -144,7 +146,8 @@ dt_status dt_infer_reduce_norm(dt_op_call *c) {
 
 dt_status dt_infer_reduce_lse(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
-    dt_dtype dtype = dt_dtype_is_float((dt_dtype)t->dtype) ? (dt_dtype)t->dtype : dt_default_dtype();
+    dt_dtype dtype =
+        dt_dtype_is_float((dt_dtype)t->dtype) ? (dt_dtype)t->dtype : dt_default_dtype();
     return reduction(c, t, c->args[1].dims, c->args[2].i, dtype, dtype);
 }
 
@@ -152,7 +155,7 @@ dt_status dt_infer_scan(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
     int d;
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &d));
-    dt_dtype dtype = dt_arg_given(c, 2)                       ? c->args[2].dtype
+    dt_dtype dtype = dt_arg_given(c, 2)                      ? c->args[2].dtype
                      : dt_dtype_is_float((dt_dtype)t->dtype) ? (dt_dtype)t->dtype
                                                              : DT_I64;
     dt_dims shape = dt_tensor_dims(t);

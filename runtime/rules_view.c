@@ -35,9 +35,7 @@ static dt_status view_as_shape(dt_op_call *c, const dt_tensor *t, const dt_dims 
     return dt_rule_view(c, t, &shape, strides, t->offset);
 }
 
-dt_status dt_infer_view(dt_op_call *c) {
-    return view_as_shape(c, c->args[0].t, c->args[1].dims);
-}
+dt_status dt_infer_view(dt_op_call *c) { return view_as_shape(c, c->args[0].t, c->args[1].dims); }
 
 dt_status dt_infer_view_as(dt_op_call *c) {
     dt_dims shape = dt_tensor_dims(c->args[1].t);
@@ -61,7 +59,8 @@ dt_status dt_infer_flatten(dt_op_call *c) {
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &start));
     DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, true, &end));
     if (start > end)
-        return dt_fail(DT_E_RUNTIME, "flatten() has invalid args: start_dim cannot come after end_dim");
+        return dt_fail(DT_E_RUNTIME,
+                       "flatten() has invalid args: start_dim cannot come after end_dim");
     dt_dims shape = {.rank = 0};
     if (t->rank == 0) {
         shape = (dt_dims){.rank = 1, .v = {1}};
@@ -86,9 +85,11 @@ dt_status dt_infer_unflatten(dt_op_call *c) {
     char text[160];
     fmt_shape(&sizes, text, sizeof text);
     if (dt_shape_infer(&sizes, t->shape[d]) != DT_OK)
-        return dt_fail(DT_E_RUNTIME,
-                       "unflatten: Provided sizes %s don't multiply up to the size of dim %d (%lld) "
-                       "in the input tensor", text, d, (long long)t->shape[d]);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "unflatten: Provided sizes %s don't multiply up to the size of dim %d (%lld) "
+            "in the input tensor",
+            text, d, (long long)t->shape[d]);
     if (t->rank - 1 + sizes.rank > DT_RANK_MAX)
         return dt_fail(DT_E_RUNTIME, "unflatten: more than %d dimensions", DT_RANK_MAX);
     for (int k = 0; k < d; k++) shape.v[shape.rank++] = t->shape[k];
@@ -132,7 +133,8 @@ dt_status dt_infer_permute(dt_op_call *c) {
         return dt_fail(DT_E_RUNTIME,
                        "permute(sparse_coo): number of dimensions in the tensor input does not "
                        "match the length of the desired ordering of dimensions i.e. input.dim() = "
-                       "%d is not equal to len(dims) = %d", t->rank, dims->rank);
+                       "%d is not equal to len(dims) = %d",
+                       t->rank, dims->rank);
     uint32_t seen = 0;
     dt_dims shape = {.rank = t->rank};
     int64_t strides[DT_RANK_MAX];
@@ -157,7 +159,8 @@ dt_status dt_infer_movedim(dt_op_call *c) {
     if (from->rank != to->rank)
         return dt_fail(DT_E_RUNTIME,
                        "movedim: Invalid source or destination dims: source (%s dims) should "
-                       "contain the same number of dims as destination (%s dims)", source, target);
+                       "contain the same number of dims as destination (%s dims)",
+                       source, target);
     int order[DT_RANK_MAX];
     uint32_t used = 0;
     for (int d = 0; d < t->rank; d++) order[d] = -1;
@@ -199,7 +202,8 @@ dt_status dt_infer_squeeze(dt_op_call *c) {
             int d;
             DT_TRY(dt_shape_wrap_dim(c->args[1].dims->v[k], t->rank, true, &d));
             if (chosen >> d & 1)
-                return dt_fail(DT_E_RUNTIME, "dim %d appears multiple times in the list of dims", d);
+                return dt_fail(DT_E_RUNTIME, "dim %d appears multiple times in the list of dims",
+                               d);
             chosen |= 1u << d;
         }
     }
@@ -239,26 +243,30 @@ static dt_status expanded(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
     char wanted_text[200], own_text[200];
     dt_dims own = dt_tensor_dims(t);
     if (lead < 0)
-        return dt_fail(DT_E_RUNTIME,
-                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-                       "be greater or equal to the number of dimensions in the tensor (%d)",
-                       dt_dtype_table[t->dtype].long_name, fmt_shape(&own, own_text, sizeof own_text),
-                       fmt_shape(wanted, wanted_text, sizeof wanted_text), shape.rank, t->rank);
+        return dt_fail(
+            DT_E_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+            "be greater or equal to the number of dimensions in the tensor (%d)",
+            dt_dtype_table[t->dtype].long_name, fmt_shape(&own, own_text, sizeof own_text),
+            fmt_shape(wanted, wanted_text, sizeof wanted_text), shape.rank, t->rank);
     for (int d = 0; d < shape.rank; d++) {
         int64_t size = d >= lead ? t->shape[d - lead] : -1;
         if (shape.v[d] == -1) {
             if (d < lead)
                 return dt_fail(DT_E_RUNTIME,
                                "The expanded size of the tensor (-1) isn't allowed in a leading, "
-                               "non-existing dimension %d", d);
+                               "non-existing dimension %d",
+                               d);
             shape.v[d] = size;
         } else if (shape.v[d] < 0 || (size != -1 && size != 1 && size != shape.v[d])) {
-            return dt_fail(DT_E_RUNTIME,
-                           "The expanded size of the tensor (%lld) must match the existing size "
-                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
-                           "%s", (long long)shape.v[d], (long long)size, d,
-                           fmt_shape(wanted, wanted_text, sizeof wanted_text),
-                           fmt_shape(&own, own_text, sizeof own_text));
+            return dt_fail(
+                DT_E_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
+                "%s",
+                (long long)shape.v[d], (long long)size, d,
+                fmt_shape(wanted, wanted_text, sizeof wanted_text),
+                fmt_shape(&own, own_text, sizeof own_text));
         }
     }
     DT_TRY(dt_rule_expand(t, &shape, &c->outs[0]));
@@ -292,10 +300,9 @@ dt_status dt_infer_select(dt_op_call *c) {
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
     int64_t index = c->args[2].i, size = t->shape[d];
     if (index < -size || index >= size)
-        return dt_fail(DT_E_INDEX,
-                       "select(): index %lld out of range for tensor of size %s at dimension %d",
-                       (long long)index,
-                       dt_shape_format(t->rank, t->shape, (char[200]){0}, 200), d);
+        return dt_fail(
+            DT_E_INDEX, "select(): index %lld out of range for tensor of size %s at dimension %d",
+            (long long)index, dt_shape_format(t->rank, t->shape, (char[200]){0}, 200), d);
     if (index < 0) index += size;
     return without_dim(c, t, d, t->offset + index * t->strides[d]);
 }
@@ -319,8 +326,10 @@ dt_status dt_infer_narrow(dt_op_call *c) {
     int64_t start = c->args[2].i, length = c->args[3].i, size = t->shape[d];
     if (length < 0) return dt_fail(DT_E_RUNTIME, "narrow(): length must be non-negative.");
     if (start < -size || start > size)
-        return dt_fail(DT_E_INDEX, "start out of range (expected to be in range of [%lld, %lld], "
-                       "but got %lld)", (long long)-size, (long long)size, (long long)start);
+        return dt_fail(DT_E_INDEX,
+                       "start out of range (expected to be in range of [%lld, %lld], "
+                       "but got %lld)",
+                       (long long)-size, (long long)size, (long long)start);
     if (start < 0) start += size;
     if (start > size - length)
         return dt_fail(DT_E_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
@@ -356,11 +365,13 @@ dt_status dt_infer_as_strided(dt_op_call *c) {
         if (stride->v[d] < 0)
             return dt_fail(DT_E_RUNTIME,
                            "as_strided: Negative strides are not supported at the moment, got "
-                           "strides: %s", fmt_shape(stride, strides, sizeof strides));
+                           "strides: %s",
+                           fmt_shape(stride, strides, sizeof strides));
         if (size->v[d] < 0)
             return dt_fail(DT_E_RUNTIME, "as_strided: negative size in %s",
                            fmt_shape(size, sizes, sizeof sizes));
-        if (size->v[d] == 0) empty = true;
+        if (size->v[d] == 0)
+            empty = true;
         else {
             int64_t span;
             over |= __builtin_mul_overflow(size->v[d] - 1, stride->v[d], &span) ||

@@ -16,7 +16,8 @@
 
 extern const dt_kernel dt_kernel_ew_copy;
 
-/* ---- cat --------------------------------------------------------------------------------------- */
+/* ---- cat ---------------------------------------------------------------------------------------
+ */
 
 static void window_of(const dt_tensor *out, int dim, int64_t start, const dt_tensor *in,
                       dt_tensor *window) {
@@ -75,7 +76,8 @@ static int cat_parts(const dt_call *call, int threads) {
 const dt_kernel dt_kernel_cat = {
     .name = "cat", .run = cat_run, .parts = cat_parts, .cost_ns = cat_cost};
 
-/* ---- lookups ------------------------------------------------------------------------------------- */
+/* ---- lookups
+ * ------------------------------------------------------------------------------------- */
 
 static inline int64_t index_at(const dt_tensor *index, const char *at) {
     return index->dtype == DT_I32 ? *(const int32_t *)at : *(const int64_t *)at;
@@ -110,8 +112,10 @@ static dt_status embedding_run(const dt_call *call, const dt_part *part) {
         int64_t at = index_number(&plan, index, k);
         if (at < 0 || at >= weight->shape[0]) return out_of_range(at);
         char *target = to + k * width * size;
-        if (step == size) memcpy(target, data + at * row, (size_t)(width * size));
-        else dt__gather(size, width, target, data + at * row, step);
+        if (step == size)
+            memcpy(target, data + at * row, (size_t)(width * size));
+        else
+            dt__gather(size, width, target, data + at * row, step);
     }
     return DT_OK;
 }

@@ -1,10 +1,10 @@
 /* normalize.c: softmax, log_softmax, layer_norm and rms_norm.
  *
- * A row is what is normalised together: the elements along the softmax's dim, or the trailing dims of
- * a normalisation.  Contiguous rows of float and double are worked on in place; others are gathered
- * and widened into the part's piece of the scratch first.  Rows whose elements lie apart while the
- * rows themselves lie side by side (a softmax over dim 0) are taken BATCH at a time, so that a cache
- * line is read once.  Parts split the rows.
+ * A row is what is normalised together: the elements along the softmax's dim, or the trailing dims
+ * of a normalisation.  Contiguous rows of float and double are worked on in place; others are
+ * gathered and widened into the part's piece of the scratch first.  Rows whose elements lie apart
+ * while the rows themselves lie side by side (a softmax over dim 0) are taken BATCH at a time, so
+ * that a cache line is read once.  Parts split the rows.
  */
 #include <string.h>
 
@@ -50,8 +50,10 @@ static void store_row(const dt__reduce_plan *to, char *base, dt_dtype dtype, dt_
     }
     for (int64_t from = 0; from < to->elements; from += inner) {
         char *at = base + dt__reduce_plan_offset(to, from);
-        if (step == size) memcpy(at, row + from * size, (size_t)(inner * size));
-        else dt__scatter(size, inner, at, step, row + from * size);
+        if (step == size)
+            memcpy(at, row + from * size, (size_t)(inner * size));
+        else
+            dt__scatter(size, inner, at, step, row + from * size);
     }
 }
 
@@ -63,12 +65,18 @@ typedef struct row_job {
 
 static void compute_row(const row_job *j, const void *x, void *y, int64_t n) {
     switch (j->call->op) {
-    case DT_OP_softmax: j->ops->softmax(x, y, n); break;
-    case DT_OP_log_softmax: j->ops->log_softmax(x, y, n); break;
+    case DT_OP_softmax:
+        j->ops->softmax(x, y, n);
+        break;
+    case DT_OP_log_softmax:
+        j->ops->log_softmax(x, y, n);
+        break;
     case DT_OP_layer_norm:
         j->ops->layer_norm(x, y, n, j->weight, j->bias, j->call->params.f[0]);
         break;
-    default: j->ops->rms_norm(x, y, n, j->weight, j->bias, j->call->params.f[0]); break;
+    default:
+        j->ops->rms_norm(x, y, n, j->weight, j->bias, j->call->params.f[0]);
+        break;
     }
 }
 
@@ -81,7 +89,8 @@ static const void *affine(const dt_call *call, int k, int64_t n, char *buffer) {
     return dt__reduce_plan_gather(&plan, plan.data, 0, n, math_of(call), buffer);
 }
 
-/* ---- rows side by side ---------------------------------------------------------------------------- */
+/* ---- rows side by side
+ * ---------------------------------------------------------------------------- */
 
 #define BATCH 16     /* floats of a cache line */
 #define BATCH_GAP 64 /* bytes between rows of a batch, so that they do not share a cache set */
@@ -160,8 +169,7 @@ static dt_status rows_run(const dt_call *call, const dt_part *part) {
             if (count == 1) x = dt__reduce_plan_gather(&from, base, 0, n, math, row);
             char *y = (char *)dt__reduce_plan_base(&to, k + r);
             compute_row(&j, x, direct ? y : own, n);
-            if (!direct && !put)
-                store_row(&to, y, dtype, math, own, row + 3 * line);
+            if (!direct && !put) store_row(&to, y, dtype, math, own, row + 3 * line);
         }
         if (put)
             put_columns(&to, (char *)dt__reduce_plan_base(&to, k), count, batch, line + BATCH_GAP);

@@ -27,10 +27,10 @@ static float half_below(dt_dtype dtype, double low, double high) {
     return dt_bf16_to_f32(h);
 }
 
-/* A half has fewer bits than a draw: cut off before it is rounded, and kept below `high` where halves
- * are coarser than the draw. */
-static void uniform_half(const dt__random_ops *ops, const dt_params *p, uint64_t counter,
-                         int64_t n, dt_dtype dtype, float *out) {
+/* A half has fewer bits than a draw: cut off before it is rounded, and kept below `high` where
+ * halves are coarser than the draw. */
+static void uniform_half(const dt__random_ops *ops, const dt_params *p, uint64_t counter, int64_t n,
+                         dt_dtype dtype, float *out) {
     const float grid = dtype == DT_F16 ? 2048.0f : 256.0f;
     ops->uniform_f32((uint64_t)p->i[0], counter, n, 0, 1, out);
     const float low = (float)p->f[0], span = (float)p->f[1] - low;
@@ -59,9 +59,7 @@ static void draw(const dt_call *call, int64_t from, int64_t n, dt_dtype math, vo
 static dt_status random_run(const dt_call *call, const dt_part *part) {
     const dt_tensor *out = dt_call_out(call, 0);
     dt_dtype dtype = (dt_dtype)out->dtype;
-    dt_dtype math = call->op == DT_OP_randint__new ? DT_I64
-                    : dtype == DT_F64                ? DT_F64
-                                                     : DT_F32;
+    dt_dtype math = call->op == DT_OP_randint__new ? DT_I64 : dtype == DT_F64 ? DT_F64 : DT_F32;
     int64_t size = (int64_t)dt_dtype_size(dtype);
     int64_t first = out->numel * part->index / part->count;
     int64_t last = out->numel * (part->index + 1) / part->count;

@@ -2,10 +2,10 @@
  * logsumexp, and the ones that also tell where (argmax, max over a dim).
  *
  * The input's dims fall into kept and reduced ones.  Two walks give the same bits (reduce.h):
- *   rows     each output gathers its elements, block by block, into a buffer of the accumulator type
- *   columns  where outputs lie side by side in memory: a tile of them takes one row after another
- * Parts split the outputs; when there are too few, they split the blocks, leave block results in
- * the scratch and finish() merges them in the tree's order.
+ *   rows     each output gathers its elements, block by block, into a buffer of the accumulator
+ * type columns  where outputs lie side by side in memory: a tile of them takes one row after
+ * another Parts split the outputs; when there are too few, they split the blocks, leave block
+ * results in the scratch and finish() merges them in the tree's order.
  *
  * R1: the tree of an output depends on the number of its elements alone.
  * R2: halves are accumulated in float, integers in int64.
@@ -22,32 +22,39 @@
 #include "runtime/kernel.h"
 #include "runtime/op.h"
 
-#define TILE 64        /* outputs in one column tile; 64 lanes of them fit the L1 cache */
-#define LEVELS_MAX 48  /* of the binary counter */
+#define TILE 64       /* outputs in one column tile; 64 lanes of them fit the L1 cache */
+#define LEVELS_MAX 48 /* of the binary counter */
 
 typedef struct dt__reduction {
     uint8_t reducer;
-    uint8_t prepass;     /* DT__PRE_*: what p is made of before the pass itself */
+    uint8_t prepass; /* DT__PRE_*: what p is made of before the pass itself */
     double (*finish_f64)(double value, int64_t n, const dt_params *params); /* NULL: identity */
     float (*finish_f32)(float value, int64_t n, const dt_params *params);
-    double empty;        /* the result over no elements, before finish */
+    double empty; /* the result over no elements, before finish */
 } dt__reduction;
 
 enum { DT__PRE_NONE, DT__PRE_MEAN, DT__PRE_MAX };
 
 static const dt__acc acc_of_dtype[DT_DTYPE_COUNT] = {
-    [DT_BOOL] = DT__ACC_I64, [DT_U8] = DT__ACC_I64,  [DT_I8] = DT__ACC_I64,
-    [DT_I16] = DT__ACC_I64,  [DT_I32] = DT__ACC_I64, [DT_I64] = DT__ACC_I64,
+    [DT_BOOL] = DT__ACC_I64, [DT_U8] = DT__ACC_I64,   [DT_I8] = DT__ACC_I64,
+    [DT_I16] = DT__ACC_I64,  [DT_I32] = DT__ACC_I64,  [DT_I64] = DT__ACC_I64,
     [DT_F16] = DT__ACC_F32,  [DT_BF16] = DT__ACC_F32, [DT_F32] = DT__ACC_F32,
     [DT_F64] = DT__ACC_F64};
 
 static const dt_dtype dtype_of_acc[DT__ACC_COUNT] = {
     [DT__ACC_F32] = DT_F32, [DT__ACC_F64] = DT_F64, [DT__ACC_I64] = DT_I64, [DT__ACC_U8] = DT_BOOL};
 
-/* ---- what each kernel reduces with ------------------------------------------------------------- */
+/* ---- what each kernel reduces with -------------------------------------------------------------
+ */
 
-static double mean_f64(double v, int64_t n, const dt_params *p) { (void)p; return v / (double)n; }
-static float mean_f32(float v, int64_t n, const dt_params *p) { (void)p; return v / (float)n; }
+static double mean_f64(double v, int64_t n, const dt_params *p) {
+    (void)p;
+    return v / (double)n;
+}
+static float mean_f32(float v, int64_t n, const dt_params *p) {
+    (void)p;
+    return v / (float)n;
+}
 
 static double freedom(int64_t n, const dt_params *p) {
     double d = (double)n - p->f[0];
@@ -59,8 +66,14 @@ static double std_f64(double v, int64_t n, const dt_params *p) { return sqrt(v /
 static float std_f32(float v, int64_t n, const dt_params *p) {
     return sqrtf(v / (float)freedom(n, p));
 }
-static double sqrt_f64(double v, int64_t n, const dt_params *p) { (void)n, (void)p; return sqrt(v); }
-static float sqrt_f32(float v, int64_t n, const dt_params *p) { (void)n, (void)p; return sqrtf(v); }
+static double sqrt_f64(double v, int64_t n, const dt_params *p) {
+    (void)n, (void)p;
+    return sqrt(v);
+}
+static float sqrt_f32(float v, int64_t n, const dt_params *p) {
+    (void)n, (void)p;
+    return sqrtf(v);
+}
 static double root_f64(double v, int64_t n, const dt_params *p) {
     (void)n;
     return pow(v, 1.0 / p->f[0]);
@@ -76,12 +89,16 @@ static const dt__reduction red_mean = {
     .reducer = DT__RED_sum, .finish_f64 = mean_f64, .finish_f32 = mean_f32};
 static const dt__reduction red_max = {.reducer = DT__RED_max};
 static const dt__reduction red_min = {.reducer = DT__RED_min, .empty = 1};
-static const dt__reduction red_var = {
-    .reducer = DT__RED_sqdiff, .prepass = DT__PRE_MEAN, .finish_f64 = var_f64,
-    .finish_f32 = var_f32, .empty = NAN};
-static const dt__reduction red_std = {
-    .reducer = DT__RED_sqdiff, .prepass = DT__PRE_MEAN, .finish_f64 = std_f64,
-    .finish_f32 = std_f32, .empty = NAN};
+static const dt__reduction red_var = {.reducer = DT__RED_sqdiff,
+                                      .prepass = DT__PRE_MEAN,
+                                      .finish_f64 = var_f64,
+                                      .finish_f32 = var_f32,
+                                      .empty = NAN};
+static const dt__reduction red_std = {.reducer = DT__RED_sqdiff,
+                                      .prepass = DT__PRE_MEAN,
+                                      .finish_f64 = std_f64,
+                                      .finish_f32 = std_f32,
+                                      .empty = NAN};
 static const dt__reduction red_lse = {.reducer = DT__RED_sumexp, .prepass = DT__PRE_MAX};
 static const dt__reduction norm_0 = {.reducer = DT__RED_count};
 static const dt__reduction norm_1 = {.reducer = DT__RED_sumabs};
@@ -104,7 +121,8 @@ static const dt__reduction *reduction_of(const dt_call *call) {
                             : &norm_p;
 }
 
-/* ---- values in the accumulator type ------------------------------------------------------------- */
+/* ---- values in the accumulator type -------------------------------------------------------------
+ */
 
 static size_t acc_size(dt__acc acc) { return dt_dtype_size(dtype_of_acc[acc]); }
 
@@ -148,14 +166,15 @@ static void counter_result(counter *c, void *value) {
     }
 }
 
-/* ---- one call ------------------------------------------------------------------------------------- */
+/* ---- one call
+ * ------------------------------------------------------------------------------------- */
 
 typedef struct job {
     const dt_call *call;
     const dt__reduction *red;
     const dt__reduce_ops *ops;
     dt__acc acc;
-    size_t size;           /* of an accumulator */
+    size_t size; /* of an accumulator */
     dt__reduce_plan plan;
     int64_t blocks, tiles; /* tiles of outputs: 1 by rows, TILE by columns */
     int64_t tile_width;
@@ -233,8 +252,10 @@ static void block_by_columns(const job *j, const char *base, int64_t width, int6
 static void reduce_block(const job *j, int64_t first, int64_t width, int64_t block, double p,
                          void *out) {
     const char *base = dt__reduce_plan_base(&j->plan, first);
-    if (j->plan.columns) block_by_columns(j, base, width, block, p, out);
-    else block_by_rows(j, base, block, p, out);
+    if (j->plan.columns)
+        block_by_columns(j, base, width, block, p, out);
+    else
+        block_by_rows(j, base, block, p, out);
 }
 
 /* All blocks of one tile with the given ops. */
@@ -317,8 +338,7 @@ static dt_status reduce_run(const dt_call *call, const dt_part *part) {
     for (int64_t tile = 0; tile < j.tiles; tile++) {
         int64_t first, width = tile_outputs(&j, tile, &first);
         for (int64_t block = from; block < to; block++) {
-            char *value = (char *)part->scratch +
-                          (size_t)(first + block * j.plan.outputs) * j.size;
+            char *value = (char *)part->scratch + (size_t)(first + block * j.plan.outputs) * j.size;
             reduce_block(&j, first, width, block, call->params.f[0], value);
         }
     }
@@ -334,8 +354,8 @@ static dt_status reduce_finish(const dt_call *call, const dt_part *part) {
         int64_t first, width = tile_outputs(&j, tile, &first);
         counter c = {levels, (int64_t)j.size * width, width, 0, j.ops};
         for (int64_t block = 0; block < j.blocks; block++) {
-            const char *from = (const char *)part->scratch +
-                               (size_t)(first + block * j.plan.outputs) * j.size;
+            const char *from =
+                (const char *)part->scratch + (size_t)(first + block * j.plan.outputs) * j.size;
             memcpy(value, from, (size_t)c.bytes);
             counter_push(&c, value);
         }

@@ -1,9 +1,9 @@
 /* reduce.h: the row and column functions that reductions are made of, one table for each variant.
  *
  * Every reduction follows one tree that depends on the number of elements alone: blocks of
- * DT__BLOCK elements; in a block DT__LANES interleaved accumulators, folded in halves; block results
- * merged in pairs (a binary counter).  `row` walks one output's elements side by side in memory,
- * `column` adds a row of many outputs to one lane of each: both give the same bits.
+ * DT__BLOCK elements; in a block DT__LANES interleaved accumulators, folded in halves; block
+ * results merged in pairs (a binary counter).  `row` walks one output's elements side by side in
+ * memory, `column` adds a row of many outputs to one lane of each: both give the same bits.
  */
 #ifndef DT_KERNELS_CPU_REDUCE_H
 #define DT_KERNELS_CPU_REDUCE_H
@@ -19,9 +19,10 @@
 typedef enum dt__acc { DT__ACC_F32, DT__ACC_F64, DT__ACC_I64, DT__ACC_U8, DT__ACC_COUNT } dt__acc;
 
 /* X(name): an associative combination of mapped elements. */
-#define DT__REDUCERS(X) \
-    X(sum) X(prod) X(max) X(min) X(sumsq) X(sumabs) X(maxabs) X(minabs) X(count) X(sumpow) X(sumexp) \
-    X(sqdiff)
+#define DT__REDUCERS(X)                                                                            \
+    X(sum)                                                                                         \
+    X(prod) X(max) X(min) X(sumsq) X(sumabs) X(maxabs) X(minabs) X(count) X(sumpow) X(sumexp)      \
+        X(sqdiff)
 
 typedef enum dt__reducer {
 #define X(name) DT__RED_##name,
@@ -46,9 +47,13 @@ extern dt__reduce_table dt__reduce_base, dt__reduce_avx2, dt__reduce_avx512;
 static inline const dt__reduce_ops *dt__reduce_find(dt__acc acc, dt__reducer reducer) {
     static dt__reduce_table *const tables[DT_CPU_LEVELS] = {
 #if DT_ISA_BASE_ONLY
-        &dt__reduce_base, &dt__reduce_base, &dt__reduce_base
+        &dt__reduce_base,
+        &dt__reduce_base,
+        &dt__reduce_base
 #else
-        &dt__reduce_base, &dt__reduce_avx2, &dt__reduce_avx512
+        &dt__reduce_base,
+        &dt__reduce_avx2,
+        &dt__reduce_avx512
 #endif
     };
     return &(*tables[dt_cpu_level_now()])[acc][reducer];

@@ -3,7 +3,8 @@
  * Each output walks its elements block by block: the block's extremum comes from the vectorised row
  * function, and only a block that beats the best so far is searched for the place.
  *
- * A1: the first of equal extrema wins; a NaN beats everything, the first NaN wins (as torch has it).
+ * A1: the first of equal extrema wins; a NaN beats everything, the first NaN wins (as torch has
+ * it).
  */
 #include <string.h>
 

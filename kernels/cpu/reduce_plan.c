@@ -4,8 +4,8 @@
 #include "kernels/cpu/cast.h"
 #include "kernels/cpu/iter.h"
 
-#define COLUMNS_MIN 8    /* outputs side by side that make columns worth it */
-#define GATHER_RUN 512   /* elements gathered at a time before they are converted */
+#define COLUMNS_MIN 8  /* outputs side by side that make columns worth it */
+#define GATHER_RUN 512 /* elements gathered at a time before they are converted */
 
 static void walk_add(dt__dims_walk *walk, int64_t shape, int64_t stride) {
     if (shape == 1) return;

@@ -1,7 +1,8 @@
 /* reduce_plan.h: an input's dims sorted into kept and reduced ones, and how to walk them.
  *
- * Outputs are numbered in the row-major order of the kept dims, the elements of one output in that of
- * the reduced dims; neighbouring dims that step evenly are merged.  Strides and offsets are in bytes.
+ * Outputs are numbered in the row-major order of the kept dims, the elements of one output in that
+ * of the reduced dims; neighbouring dims that step evenly are merged.  Strides and offsets are in
+ * bytes.
  */
 #ifndef DT_KERNELS_CPU_REDUCE_PLAN_H
 #define DT_KERNELS_CPU_REDUCE_PLAN_H
@@ -41,8 +42,8 @@ static inline int64_t dt__reduce_plan_offset(const dt__reduce_plan *plan, int64_
                                    : dt__dims_walk_offset(&plan->reduced, element);
 }
 
-/* Elements [from, from + n) of the output at `base`, contiguous and of dtype `to`: where they are in
- * memory when that holds already, else in `buffer`. */
+/* Elements [from, from + n) of the output at `base`, contiguous and of dtype `to`: where they are
+ * in memory when that holds already, else in `buffer`. */
 const void *dt__reduce_plan_gather(const dt__reduce_plan *plan, const char *base, int64_t from,
                                    int64_t n, dt_dtype to, void *buffer);
 

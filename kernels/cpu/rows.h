@@ -12,8 +12,7 @@ typedef struct dt__row_ops {
     /* y = x - max - log(sum exp(x - max)) */
     void (*log_softmax)(const void *x, void *y, int64_t n);
     /* y = (x - mean) / sqrt(var + eps) * w + b; w, b may be NULL; y may be x. */
-    void (*layer_norm)(const void *x, void *y, int64_t n, const void *w, const void *b,
-                       double eps);
+    void (*layer_norm)(const void *x, void *y, int64_t n, const void *w, const void *b, double eps);
     /* y = x / sqrt(mean(x * x) + eps) * w */
     void (*rms_norm)(const void *x, void *y, int64_t n, const void *w, const void *b, double eps);
 } dt__row_ops;
@@ -24,9 +23,13 @@ extern dt__row_table dt__rows_base, dt__rows_avx2, dt__rows_avx512;
 static inline const dt__row_ops *dt__row_find(int is_double) {
     static dt__row_table *const tables[DT_CPU_LEVELS] = {
 #if DT_ISA_BASE_ONLY
-        &dt__rows_base, &dt__rows_base, &dt__rows_base
+        &dt__rows_base,
+        &dt__rows_base,
+        &dt__rows_base
 #else
-        &dt__rows_base, &dt__rows_avx2, &dt__rows_avx512
+        &dt__rows_base,
+        &dt__rows_avx2,
+        &dt__rows_avx512
 #endif
     };
     return &(*tables[dt_cpu_level_now()])[is_double];

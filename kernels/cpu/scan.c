@@ -1,7 +1,7 @@
 /* scan.c: cumsum and cumprod along one dim.
  *
- * A line (all elements along the dim) is walked in order with one accumulator: float64 for floats, as
- * torch accumulates there, int64 for integers.  Parts split the lines.
+ * A line (all elements along the dim) is walked in order with one accumulator: float64 for floats,
+ * as torch accumulates there, int64 for integers.  Parts split the lines.
  */
 #include <string.h>
 
@@ -49,8 +49,10 @@ static void scan_line(const line *l, bool product) {
             at = raw;
         }
         dt_cast(n, wide, math, at, l->in_dtype);
-        if (floats) scan_floats(&s, (double *)wide, n);
-        else scan_integers(&s, (uint64_t *)wide, n);
+        if (floats)
+            scan_floats(&s, (double *)wide, n);
+        else
+            scan_integers(&s, (uint64_t *)wide, n);
         char *to = l->out + from * l->out_step;
         if (l->out_step == out_size) {
             dt_cast(n, to, l->out_dtype, wide, math);
@@ -83,7 +85,9 @@ static dt_status scan_run(const dt_call *call, const dt_part *part) {
     return DT_OK;
 }
 
-static double scan_cost(const dt_call *call) { return 60 + 2.5 * (double)dt_call_in(call, 0)->numel; }
+static double scan_cost(const dt_call *call) {
+    return 60 + 2.5 * (double)dt_call_in(call, 0)->numel;
+}
 
 static int scan_parts(const dt_call *call, int threads) {
     const dt_tensor *in = dt_call_in(call, 0);

@@ -1,8 +1,8 @@
 /* op_support.h: what the tests of rules and kernels share: tensors of any layout filled with given
  * values, op calls built argument by argument, and kernels run in any number of parts.
  *
- * Values go in and out as long double by logical (row-major) index, so that a reference needs neither
- * strides nor dtypes.
+ * Values go in and out as long double by logical (row-major) index, so that a reference needs
+ * neither strides nor dtypes.
  */
 #ifndef DT_TESTS_OP_SUPPORT_H
 #define DT_TESTS_OP_SUPPORT_H
@@ -20,7 +20,8 @@
 
 #define OP_UNUSED __attribute__((unused))
 #define SHAPE(...)                                                                                 \
-    ((dt_dims){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .v = {__VA_ARGS__}})
+    ((dt_dims){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                  \
+               .v = {__VA_ARGS__}})
 #define SCALAR_SHAPE ((dt_dims){.rank = 0})
 
 /* ck_assert tells libcheck of each success, which is too slow for every element of a tensor. */
@@ -29,7 +30,8 @@
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
     } while (0)
 
-/* ---- tensors ------------------------------------------------------------------------------------ */
+/* ---- tensors ------------------------------------------------------------------------------------
+ */
 
 static OP_UNUSED int64_t element_offset(const dt_tensor *t, int64_t i) {
     int64_t offset = 0;
@@ -70,10 +72,10 @@ static OP_UNUSED dt_tensor *tensor_of(dt_dtype dtype, dt_dims shape, const doubl
 }
 
 #define VECTOR(dtype, ...)                                                                         \
-    tensor_of(dtype,                                                                               \
-              (dt_dims){.rank = 1,                                                                 \
-                        .v = {(int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))}},       \
-              (double[]){__VA_ARGS__})
+    tensor_of(                                                                                     \
+        dtype,                                                                                     \
+        (dt_dims){.rank = 1, .v = {(int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))}},  \
+        (double[]){__VA_ARGS__})
 
 static OP_UNUSED dt_tensor *view_of(dt_tensor *base, dt_dims shape, const int64_t *strides,
                                     int64_t offset) {
@@ -116,10 +118,14 @@ static OP_UNUSED dt_tensor *tensor_laid_out(dt_dtype dtype, dt_dims shape, layou
 static OP_UNUSED void fill_random(const dt_tensor *t, uint64_t seed) {
     for (int64_t i = 0; i < t->numel; i++) {
         int64_t v = test_random_in(&seed, -32, 31);
-        if (t->dtype == DT_BOOL) set_value(t, i, (double)(v & 1));
-        else if (t->dtype == DT_U8) set_value(t, i, (double)(v + 32));
-        else if (!dt_dtype_is_float((dt_dtype)t->dtype)) set_value(t, i, (double)v);
-        else set_value(t, i, (double)v / 4);
+        if (t->dtype == DT_BOOL)
+            set_value(t, i, (double)(v & 1));
+        else if (t->dtype == DT_U8)
+            set_value(t, i, (double)(v + 32));
+        else if (!dt_dtype_is_float((dt_dtype)t->dtype))
+            set_value(t, i, (double)v);
+        else
+            set_value(t, i, (double)v / 4);
     }
 }
 
@@ -129,8 +135,8 @@ static OP_UNUSED void assert_same_bits(const dt_tensor *a, const dt_tensor *b, c
     ck_assert_int_eq(a->numel, b->numel);
     for (int64_t i = 0; i < a->numel; i++)
         EXPECT(memcmp(element_at(a, i), element_at(b, i), size) == 0,
-                      "%s: element %lld is %.17Lg instead of %.17Lg", what, (long long)i,
-                      value_at(a, i), value_at(b, i));
+               "%s: element %lld is %.17Lg instead of %.17Lg", what, (long long)i, value_at(a, i),
+               value_at(b, i));
 }
 
 /* |got - want| <= tolerance * max(1, |want|); NaN equals NaN, an infinity itself. */
@@ -142,22 +148,28 @@ static OP_UNUSED void assert_close(long double got, long double want, double tol
         EXPECT(got == want, "%s: %Lg instead of %Lg", what, got, want);
     } else {
         long double scale = fabsl(want) > 1 ? fabsl(want) : 1;
-        EXPECT(fabsl(got - want) <= (long double)tolerance * scale,
-                      "%s: %.12Lg instead of %.12Lg", what, got, want);
+        EXPECT(fabsl(got - want) <= (long double)tolerance * scale, "%s: %.12Lg instead of %.12Lg",
+               what, got, want);
     }
 }
 
 static OP_UNUSED double tolerance_of(dt_dtype dtype) {
     switch (dtype) {
-    case DT_F16: return 1e-3;
-    case DT_BF16: return 8e-3;
-    case DT_F32: return 1e-6;
-    case DT_F64: return 1e-14;
-    default: return 0;
+    case DT_F16:
+        return 1e-3;
+    case DT_BF16:
+        return 8e-3;
+    case DT_F32:
+        return 1e-6;
+    case DT_F64:
+        return 1e-14;
+    default:
+        return 0;
     }
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------ */
+/* ---- calls
+ * ------------------------------------------------------------------------------------------ */
 
 static OP_UNUSED dt_arg arg_tensor(dt_tensor *t) { return (dt_arg){.kind = DT_ARG_TENSOR, .t = t}; }
 static OP_UNUSED dt_arg arg_int(int64_t i) { return (dt_arg){.kind = DT_ARG_INT, .i = i}; }
@@ -218,15 +230,18 @@ static OP_UNUSED dt_status op_run_parts(dt_op_call *c, int parts) {
             if (!c->call.operands[k]) c->call.operands[k] = dt_tensor_retain(c->outs[k]);
         status = call_run_parts(&c->call, parts);
     }
-    if (status != DT_OK) dt_op_call_clear(c);
-    else dt_call_fini(&c->call);
+    if (status != DT_OK)
+        dt_op_call_clear(c);
+    else
+        dt_call_fini(&c->call);
     return status;
 }
 
 static OP_UNUSED dt_status op_run_one(dt_op_call *c) { return op_run_parts(c, 1); }
 
 /* The output number `k` of an op; the others are released. */
-static OP_UNUSED dt_tensor *op_output(int k, int parts, dt_op_id id, int nargs, const dt_arg *args) {
+static OP_UNUSED dt_tensor *op_output(int k, int parts, dt_op_id id, int nargs,
+                                      const dt_arg *args) {
     dt_op_call c;
     op_prepare(&c, id, nargs, args);
     dt_rule_invoke = op_run_one;
@@ -250,7 +265,8 @@ static OP_UNUSED dt_status op_status(dt_op_id id, int nargs, const dt_arg *args)
 }
 #define STATUS(id, ...) op_status(id, ARGS(__VA_ARGS__))
 
-/* ---- instruction sets ------------------------------------------------------------------------------- */
+/* ---- instruction sets
+ * ------------------------------------------------------------------------------- */
 
 static OP_UNUSED int levels_count(void) { return (int)dt_cpu_best() + 1; }
 static OP_UNUSED void select_level(int level) {

@@ -1,5 +1,5 @@
-/* rules_support.h: checks of one rule: the metadata of its output, or its error. Texts and strides in
- * the tests that use it are torch 2.13's own answers. */
+/* rules_support.h: checks of one rule: the metadata of its output, or its error. Texts and strides
+ * in the tests that use it are torch 2.13's own answers. */
 #ifndef DT_TESTS_RULES_SUPPORT_H
 #define DT_TESTS_RULES_SUPPORT_H
 
@@ -34,15 +34,15 @@ static OP_UNUSED dt_tensor *ones_of(dt_dtype dtype, dt_dims shape) {
 
 static OP_UNUSED dt_arg transposed(dt_arg a) {
     dt_tensor *t = a.t;
-    return arg_tensor(keep(view_of(t, SHAPE(t->shape[1], t->shape[0]),
-                                   (int64_t[]){t->strides[1], t->strides[0]}, 0)));
+    return arg_tensor(keep(
+        view_of(t, SHAPE(t->shape[1], t->shape[0]), (int64_t[]){t->strides[1], t->strides[0]}, 0)));
 }
 
 static OP_UNUSED dt_status rule_invoke(dt_op_call *c) { return op_run_parts(c, 1); }
 
 /* The rule alone: outs[0]'s metadata, released again. */
-static OP_UNUSED void check_meta(int line, dt_dtype dtype, dt_dims shape, dt_dims strides, dt_op_id id,
-                                 int nargs, const dt_arg *args) {
+static OP_UNUSED void check_meta(int line, dt_dtype dtype, dt_dims shape, dt_dims strides,
+                                 dt_op_id id, int nargs, const dt_arg *args) {
     dt_op_call c;
     op_prepare(&c, id, nargs, args);
     dt_rule_invoke = rule_invoke;
@@ -63,8 +63,8 @@ static OP_UNUSED void check_meta(int line, dt_dtype dtype, dt_dims shape, dt_dim
     check_meta(__LINE__, dtype, shape, strides, id, ARGS(__VA_ARGS__))
 
 /* The rule fails with this error and leaves nothing behind. */
-static OP_UNUSED void check_error(int line, dt_status status, const char *text, dt_op_id id, int nargs,
-                                  const dt_arg *args) {
+static OP_UNUSED void check_error(int line, dt_status status, const char *text, dt_op_id id,
+                                  int nargs, const dt_arg *args) {
     dt_op_call c;
     op_prepare(&c, id, nargs, args);
     dt_rule_invoke = rule_invoke;

@@ -7,7 +7,8 @@
 #include "futures/dispatch.h"
 #include "tests/c/op_support.h"
 
-/* ---- ops through dispatch ------------------------------------------------------------------------- */
+/* ---- ops through dispatch
+ * ------------------------------------------------------------------------- */
 
 static void device(void) {
     dt_device_register_cpu(&dt_cpu_device);
@@ -22,8 +23,10 @@ static dt_status dispatch(dt_tensor **out, dt_tensor *target, bool inplace, dt_o
     c.inplace = inplace;
     DT_TRY(dt_dispatch(&c));
     for (int k = 1; k < c.nout; k++) dt_tensor_release(c.outs[k]);
-    if (out) *out = c.outs[0];
-    else dt_tensor_release(c.outs[0]);
+    if (out)
+        *out = c.outs[0];
+    else
+        dt_tensor_release(c.outs[0]);
     return DT_OK;
 }
 #define DO(out, id, ...) dispatch(out, NULL, false, id, ARGS(__VA_ARGS__))
@@ -75,7 +78,8 @@ static dt_status hold(dt_tensor *t, int64_t ns, dt_status status) {
 static bool pending(dt_tensor *t) { return dt_tensor_state(t, NULL) == DT_FUTURE_PENDING; }
 #define MS 1000000
 
-/* ---- lanes ------------------------------------------------------------------------------------------ */
+/* ---- lanes
+ * ------------------------------------------------------------------------------------------ */
 
 START_TEST(ready_and_cheap_runs_here) {
     device();
@@ -128,7 +132,8 @@ START_TEST(a_view_of_a_pending_tensor_is_pending) {
     device();
     dt_tensor *x = VECTOR(DT_I64, 1, 2, 3, 4), *v, *y;
     ck_assert_ok(hold(x, 10 * MS, DT_OK));
-    ck_assert_ok(DO(&v, DT_OP_slice__dim, arg_tensor(x), arg_int(0), arg_int(1), arg_int(4), arg_int(2)));
+    ck_assert_ok(
+        DO(&v, DT_OP_slice__dim, arg_tensor(x), arg_int(0), arg_int(1), arg_int(4), arg_int(2)));
     ck_assert(pending(v));
     ck_assert_ok(add_new(&y, v, v));
     ck_assert(pending(y));
@@ -140,7 +145,8 @@ START_TEST(a_view_of_a_pending_tensor_is_pending) {
 }
 END_TEST
 
-/* ---- program order ------------------------------------------------------------------------------------ */
+/* ---- program order
+ * ------------------------------------------------------------------------------------ */
 
 #define STORAGES 4
 #define CELLS 24
@@ -205,8 +211,8 @@ static void step_of_program(uint64_t *seed, dt_tensor **sums, uint64_t *wanted, 
         break;
     default:
         if (*count == SUMS) break;
-        ck_assert_ok(DO(&sums[*count], DT_OP_sum, arg_tensor(b), arg_none(), arg_bool(false),
-                        arg_none()));
+        ck_assert_ok(
+            DO(&sums[*count], DT_OP_sum, arg_tensor(b), arg_none(), arg_bool(false), arg_none()));
         wanted[*count] = 0;
         for (int k = 0; k < n; k++) wanted[*count] += values[k];
         ++*count;
@@ -228,8 +234,9 @@ static void run_program(uint64_t program) {
     for (int k = 0; k < 150; k++) step_of_program(&seed, sums, wanted, &count);
     for (int k = 0; k < count; k++) {
         ck_assert_ok(await(sums[k]));
-        EXPECT(*(uint64_t *)dt_tensor_data(sums[k]) == wanted[k], "program %d: sum %d is %lld, not %lld",
-               (int)program, k, (long long)value_at(sums[k], 0), (long long)wanted[k]);
+        EXPECT(*(uint64_t *)dt_tensor_data(sums[k]) == wanted[k],
+               "program %d: sum %d is %lld, not %lld", (int)program, k,
+               (long long)value_at(sums[k], 0), (long long)wanted[k]);
         dt_tensor_release(sums[k]);
     }
     for (int s = 0; s < STORAGES; s++) {
@@ -244,11 +251,13 @@ static void run_program(uint64_t program) {
 
 START_TEST(random_programs_run_in_order) {
     device();
-    for (uint64_t program = 1; program <= (TEST_SANITIZED ? 20 : 60); program++) run_program(program);
+    for (uint64_t program = 1; program <= (TEST_SANITIZED ? 20 : 60); program++)
+        run_program(program);
 }
 END_TEST
 
-/* ---- failures --------------------------------------------------------------------------------------- */
+/* ---- failures
+ * --------------------------------------------------------------------------------------- */
 
 static dt_status divide(dt_tensor **out, dt_tensor *a, dt_tensor *b) {
     return DO(out, DT_OP_floor_divide, arg_tensor(a), arg_tensor(b));
@@ -278,7 +287,8 @@ START_TEST(value_errors_are_late_in_both_lanes) {
 }
 END_TEST
 
-/* Whether the failure is known at the call or not, an op that overwrites the bytes gives the same. */
+/* Whether the failure is known at the call or not, an op that overwrites the bytes gives the same.
+ */
 START_TEST(a_failed_storage_stays_failed) {
     device();
     for (int lane = 0; lane < 3; lane++) {
@@ -332,7 +342,8 @@ START_TEST(a_failed_rule_leaves_nothing) {
 }
 END_TEST
 
-/* ---- targets ------------------------------------------------------------------------------------------ */
+/* ---- targets
+ * ------------------------------------------------------------------------------------------ */
 
 START_TEST(in_place_checks) {
     device();
@@ -350,7 +361,8 @@ START_TEST(in_place_checks) {
                     "to a single memory location. Please clone() the tensor before performing the "
                     "operation.");
     dt_tensor *x = VECTOR(DT_I64, 1, 2, 3, 4, 5);
-    dt_tensor *head = view_of(x, SHAPE(4), (int64_t[]){1}, 0), *tail = view_of(x, SHAPE(4), (int64_t[]){1}, 1);
+    dt_tensor *head = view_of(x, SHAPE(4), (int64_t[]){1}, 0),
+              *tail = view_of(x, SHAPE(4), (int64_t[]){1}, 1);
     ck_assert_fails(add_into(tail, head), DT_E_RUNTIME,
                     "unsupported operation: some elements of the input tensor and the written-to "
                     "tensor refer to a single memory location. Please clone() the tensor before "
@@ -390,7 +402,8 @@ START_TEST(out_of_another_dtype_layout_and_shape) {
     dt_tensor *wide = tensor_laid_out(DT_F64, SHAPE(2, 3), TRANSPOSED);
     ck_assert_ok(DO_OUT(wide, DT_OP_add, arg_tensor(a), arg_tensor(a), arg_integer(1)));
     for (int k = 0; k < 6; k++) ck_assert(value_at(wide, k) == 2 * value_at(a, k));
-    dt_tensor *sums = tensor_laid_out(DT_F64, SHAPE(2, 3), SLICED); /* a kernel that needs a copy after */
+    dt_tensor *sums =
+        tensor_laid_out(DT_F64, SHAPE(2, 3), SLICED); /* a kernel that needs a copy after */
     ck_assert_ok(DO_OUT(sums, DT_OP_cumsum, arg_tensor(a), arg_int(1), arg_none()));
     for (int k = 0; k < 2; k++)
         ck_assert(value_at(sums, 3 * k + 1) == value_at(a, 3 * k) + value_at(a, 3 * k + 1));
@@ -410,12 +423,14 @@ START_TEST(out_of_another_dtype_layout_and_shape) {
 }
 END_TEST
 
-/* ---- external memory ------------------------------------------------------------------------------------ */
+/* ---- external memory
+ * ------------------------------------------------------------------------------------ */
 
 static void no_release(void *context) { ++*(int *)context; }
 
 static dt_tensor *foreign(float *data, int64_t n, int *released, uint32_t flags) {
-    dt_storage *s = dt_storage_new_foreign(data, sizeof(float) * (size_t)n, no_release, released, flags);
+    dt_storage *s =
+        dt_storage_new_foreign(data, sizeof(float) * (size_t)n, no_release, released, flags);
     dt_tensor *t = NULL;
     ck_assert_ptr_nonnull(s);
     ck_assert_ok(dt_tensor_new_over(s, DT_F32, 1, &n, (int64_t[]){1}, 0, &t));
@@ -441,7 +456,8 @@ START_TEST(ops_are_done_with_external_memory_when_they_return) {
             for (int64_t i = 0; i < n; i++) EXPECT(value_at(y, i) == 3, "element %d", (int)i);
             if (held) ck_assert_ok(hold(w, 10 * MS, DT_OK));
             ck_assert_ok(add_into(x, w));
-            for (int64_t i = 0; i < n; i++) EXPECT(data[i] == 102, "element %d: %g", (int)i, data[i]);
+            for (int64_t i = 0; i < n; i++)
+                EXPECT(data[i] == 102, "element %d: %g", (int)i, data[i]);
             dt_tensor_release(x);
             dt_tensor_release(w);
             dt_tensor_release(y);
@@ -479,12 +495,14 @@ START_TEST(read_only_memory_is_not_written) {
     static float data[4];
     int released = 0;
     dt_tensor *x = foreign(data, 4, &released, DT_STORAGE_FROZEN | DT_STORAGE_READONLY);
-    ck_assert_fails(add_into(x, x), DT_E_RUNTIME, "the tensor to be written shares read-only memory");
+    ck_assert_fails(add_into(x, x), DT_E_RUNTIME,
+                    "the tensor to be written shares read-only memory");
     dt_tensor_release(x);
 }
 END_TEST
 
-/* ---- fences ------------------------------------------------------------------------------------------- */
+/* ---- fences
+ * ------------------------------------------------------------------------------------------- */
 
 START_TEST(fences_wait_for_readers_and_writers) {
     device();
@@ -511,7 +529,8 @@ START_TEST(fences_wait_for_readers_and_writers) {
 }
 END_TEST
 
-/* ---- no memory ------------------------------------------------------------------------------------------- */
+/* ---- no memory
+ * ------------------------------------------------------------------------------------------- */
 
 static float outside[1000];
 static int outside_released;
@@ -528,7 +547,8 @@ static dt_status dozen(void) {
     if (status == DT_OK) status = fill(x, 1);
     if (status == DT_OK) status = hold(x, 100000, DT_OK);
     dt_arg a = arg_tensor(x), b = arg_tensor(big), no = arg_bool(false);
-#define STEP(expr) if (status == DT_OK) status = (expr)
+#define STEP(expr)                                                                                 \
+    if (status == DT_OK) status = (expr)
     STEP(DO(&r[0], DT_OP_exp, a));
     STEP(DO(&r[1], DT_OP_sum, b, arg_none(), no, arg_none()));
     STEP(DO(&r[2], DT_OP_slice__dim, a, arg_int(0), arg_int(0), arg_int(30), arg_int(2)));
@@ -561,7 +581,8 @@ static dt_status dozen(void) {
 
 static dt_status external(void) {
     int64_t n = 1000;
-    dt_storage *s = dt_storage_new_foreign(outside, sizeof outside, no_release, &outside_released, 0);
+    dt_storage *s =
+        dt_storage_new_foreign(outside, sizeof outside, no_release, &outside_released, 0);
     if (!s) return dt_fail(DT_E_NO_MEMORY, "storage");
     dt_tensor *t = NULL, *y = NULL;
     dt_status status = dt_tensor_new_over(s, DT_F32, 1, &n, (int64_t[]){1}, 0, &t);

@@ -1,8 +1,9 @@
-/* test_join.c: cat, stack, embedding, index_select, gather against plain loops; indices out of range
- * are errors, never reads. */
+/* test_join.c: cat, stack, embedding, index_select, gather against plain loops; indices out of
+ * range are errors, never reads. */
 #include "tests/c/op_support.h"
 
-/* ---- cat and stack -------------------------------------------------------------------------------- */
+/* ---- cat and stack
+ * -------------------------------------------------------------------------------- */
 
 /* Checks out == inputs side by side along dim. */
 static void check_cat(dt_tensor *const *inputs, int n, int dim, int parts) {
@@ -50,7 +51,8 @@ START_TEST(cat_of_many) {
 END_TEST
 
 START_TEST(cat_promotes_and_ignores_legacy_empties) {
-    dt_tensor *a = VECTOR(DT_I32, 1, 2), *b = VECTOR(DT_F32, 0.5), *none = tensor_new(DT_F32, SHAPE(0));
+    dt_tensor *a = VECTOR(DT_I32, 1, 2), *b = VECTOR(DT_F32, 0.5),
+              *none = tensor_new(DT_F32, SHAPE(0));
     dt_tensor *matrix = tensor_of(DT_F32, SHAPE(1, 2), (double[]){3, 4});
     dt_tensor *out = RUN(DT_OP_cat, arg_list(((dt_tensor *[]){a, b}), 2), arg_int(0));
     ck_assert_int_eq(out->dtype, DT_F32);
@@ -87,12 +89,14 @@ START_TEST(stack_makes_a_new_dim) {
 }
 END_TEST
 
-/* ---- lookups -------------------------------------------------------------------------------------------- */
+/* ---- lookups
+ * -------------------------------------------------------------------------------------------- */
 
 static dt_tensor *indices(dt_dtype dtype, dt_dims shape, layout how, int64_t limit) {
     dt_tensor *t = tensor_laid_out(dtype, shape, how);
     uint64_t seed = 90;
-    for (int64_t i = 0; i < t->numel; i++) set_value(t, i, (double)test_random_in(&seed, 0, limit - 1));
+    for (int64_t i = 0; i < t->numel; i++)
+        set_value(t, i, (double)test_random_in(&seed, 0, limit - 1));
     return t;
 }
 
@@ -125,7 +129,8 @@ START_TEST(index_select_along_every_dim) {
             dt_tensor *t = tensor_laid_out(DT_F32, SHAPE(3, 4, 5), (layout)how);
             fill_random(t, 86);
             dt_tensor *index = indices(DT_I64, SHAPE(6), (layout)how, t->shape[dim]);
-            dt_tensor *out = RUN(DT_OP_index_select, arg_tensor(t), arg_int(dim), arg_tensor(index));
+            dt_tensor *out =
+                RUN(DT_OP_index_select, arg_tensor(t), arg_int(dim), arg_tensor(index));
             int64_t inner = dim == 0 ? 20 : dim == 1 ? 5 : 1;
             for (int64_t i = 0; i < out->numel; i++) {
                 int64_t at = (int64_t)value_at(index, i / inner % 6);

@@ -69,7 +69,8 @@ static dt_tensor *normalized(bool layer, int parts, dt_tensor *t, dt_dims *last,
     dt_arg dims = {.kind = DT_ARG_DIMS, .dims = last};
     dt_arg weight = w ? arg_tensor(w) : arg_none(), bias = b ? arg_tensor(b) : arg_none();
     if (layer)
-        return RUN_PARTS(parts, DT_OP_layer_norm, arg_tensor(t), dims, weight, bias, arg_float(1e-5));
+        return RUN_PARTS(parts, DT_OP_layer_norm, arg_tensor(t), dims, weight, bias,
+                         arg_float(1e-5));
     return RUN_PARTS(parts, DT_OP_rms_norm, arg_tensor(t), dims, weight, arg_float(1e-5));
 }
 
@@ -165,7 +166,8 @@ START_TEST(columns) {
             check_softmax(t, 1, false, parts);
             check_softmax(t, 0, true, parts);
         }
-        dt_tensor *base = tensor_new(DT_F64, SHAPE(9, 3, width)); /* [3, 9, width], dims 0 and 2 merge */
+        dt_tensor *base =
+            tensor_new(DT_F64, SHAPE(9, 3, width)); /* [3, 9, width], dims 0 and 2 merge */
         fill_rough(base);
         dt_tensor *u = view_of(base, SHAPE(3, 9, width), (int64_t[]){width, 3 * width, 1}, 0);
         check_softmax(u, 1, false, 1);

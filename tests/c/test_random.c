@@ -1,9 +1,11 @@
-/* test_random.c: Philox known answers, independence of parts, dtypes and levels, ranges, moments. */
+/* test_random.c: Philox known answers, independence of parts, dtypes and levels, ranges, moments.
+ */
 #include "kernels/cpu/random.h"
 
 #include "tests/c/op_support.h"
 
-/* ---- the generator ---------------------------------------------------------------------------------- */
+/* ---- the generator
+ * ---------------------------------------------------------------------------------- */
 
 /* Philox 4x32-10 as the paper states it, for any counter and key. */
 static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
@@ -50,15 +52,18 @@ START_TEST(draws_are_the_words_of_philox) {
                     philox(c, (uint32_t)seeds[s], (uint32_t)(seeds[s] >> 32));
                     EXPECT(f[n] == (float)(c[0] >> 8) / 16777216.0f, "uniform float %d", n);
                     uint64_t both = (uint64_t)c[0] << 32 | c[1];
-                    EXPECT(d[n] == (double)(both >> 11) / 9007199254740992.0, "uniform double %d", n);
+                    EXPECT(d[n] == (double)(both >> 11) / 9007199254740992.0, "uniform double %d",
+                           n);
                     unsigned __int128 product = (unsigned __int128)both * UINT64_MAX;
-                    EXPECT(i[n] == (int64_t)((uint64_t)(product >> 64) + (1ull << 63)), "integer %d", n);
+                    EXPECT(i[n] == (int64_t)((uint64_t)(product >> 64) + (1ull << 63)),
+                           "integer %d", n);
                 }
             }
 }
 END_TEST
 
-/* ---- the ops ------------------------------------------------------------------------------------------ */
+/* ---- the ops
+ * ------------------------------------------------------------------------------------------ */
 
 static dt_tensor *draw(dt_op_id id, int parts, dt_dims size, dt_arg a, dt_arg b, dt_dtype dtype,
                        uint64_t offset) {
@@ -73,7 +78,8 @@ static dt_tensor *draw(dt_op_id id, int parts, dt_dims size, dt_arg a, dt_arg b,
 static const dt_op_id draws[] = {DT_OP_rand__new, DT_OP_randn__new, DT_OP_randint__new};
 
 static dt_tensor *draw_number(int k, int parts, int64_t n, dt_dtype dtype, uint64_t offset) {
-    dt_arg low = k == 2 ? arg_integer(-50) : arg_float(0), high = k == 2 ? arg_integer(50) : arg_float(1);
+    dt_arg low = k == 2 ? arg_integer(-50) : arg_float(0),
+           high = k == 2 ? arg_integer(50) : arg_float(1);
     return draw(draws[k], parts, SHAPE(n), low, high, dtype, offset);
 }
 
@@ -125,7 +131,10 @@ START_TEST(moments) {
                 m4 += v * v * v * v / MANY;
             }
             /* a half's uniforms are cut off: half a step of 1/256 (1/2048) below the middle */
-            long double cut = k ? 0 : dtype == DT_BF16 ? 0.5L / 256 : dtype == DT_F16 ? 0.5L / 2048 : 0;
+            long double cut = k                  ? 0
+                              : dtype == DT_BF16 ? 0.5L / 256
+                              : dtype == DT_F16  ? 0.5L / 2048
+                                                 : 0;
             ck_assert(fabsl(m1 + cut) < (k ? 0.01L : 0.003L));
             ck_assert(fabsl(m2 - (k ? 1.0L : 1.0L / 12)) < (k ? 0.02L : 0.002L));
             ck_assert(fabsl(m3) < (k ? 0.05L : 0.003L));
@@ -147,9 +156,8 @@ END_TEST
 
 /* Ranges in which low + u * span would round to high. */
 START_TEST(the_end_of_a_range_is_never_drawn) {
-    static const double ranges[][2] = {{0, 1},      {1, 2},   {1000, 1001}, {-1, 0},
-                                       {-2, -1},    {0, 1e-3}, {-1e30, 1},  {3, 3},
-                                       {4096, 4100}};
+    static const double ranges[][2] = {{0, 1},    {1, 2},     {1000, 1001}, {-1, 0},     {-2, -1},
+                                       {0, 1e-3}, {-1e30, 1}, {3, 3},       {4096, 4100}};
     for (int dtype = DT_F16; dtype <= DT_F64; dtype++)
         for (size_t k = 0; k < sizeof ranges / sizeof ranges[0]; k++) {
             double low = ranges[k][0], high = ranges[k][1];
@@ -161,7 +169,7 @@ START_TEST(the_end_of_a_range_is_never_drawn) {
             for (int64_t i = 0; i < MANY; i++) {
                 long double v = value_at(t, i);
                 EXPECT(v >= first && (v < end || (v == first && first == end)),
-                              "%s [%g, %g): %.12Lg", dt_dtype_table[dtype].name, low, high, v);
+                       "%s [%g, %g): %.12Lg", dt_dtype_table[dtype].name, low, high, v);
             }
             dt_tensor_release(t);
             dt_tensor_release(ends);
@@ -170,7 +178,8 @@ START_TEST(the_end_of_a_range_is_never_drawn) {
 END_TEST
 
 START_TEST(integers_cover_their_range_evenly) {
-    dt_tensor *t = draw(DT_OP_randint__new, 1, SHAPE(MANY), arg_integer(-3), arg_integer(7), DT_I8, 1);
+    dt_tensor *t =
+        draw(DT_OP_randint__new, 1, SHAPE(MANY), arg_integer(-3), arg_integer(7), DT_I8, 1);
     int counts[10] = {0};
     for (int64_t i = 0; i < MANY; i++) {
         int64_t v = (int64_t)value_at(t, i);
@@ -206,7 +215,8 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("random");
-    TEST_CASE(suite, "philox", the_reference_gives_the_known_answers, draws_are_the_words_of_philox);
+    TEST_CASE(suite, "philox", the_reference_gives_the_known_answers,
+              draws_are_the_words_of_philox);
     TEST_CASE(suite, "draws", an_element_depends_on_seed_and_index_alone,
               another_seed_gives_other_numbers, moments, mean_and_deviation,
               the_end_of_a_range_is_never_drawn, integers_cover_their_range_evenly,

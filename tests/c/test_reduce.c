@@ -1,11 +1,12 @@
-/* test_reduce.c: reductions against plain loops in long double; one tree for every layout, number of
- * parts and instruction set. */
+/* test_reduce.c: reductions against plain loops in long double; one tree for every layout, number
+ * of parts and instruction set. */
 #include "tests/c/op_support.h"
 
-/* ---- calls with a mask of dims ------------------------------------------------------------------- */
+/* ---- calls with a mask of dims
+ * ------------------------------------------------------------------- */
 
-static const dt_op_id ops[] = {DT_OP_sum,      DT_OP_prod,     DT_OP_mean,     DT_OP_amax,
-                               DT_OP_amin,     DT_OP_any,      DT_OP_all,      DT_OP_var__new,
+static const dt_op_id ops[] = {DT_OP_sum,      DT_OP_prod,     DT_OP_mean, DT_OP_amax,
+                               DT_OP_amin,     DT_OP_any,      DT_OP_all,  DT_OP_var__new,
                                DT_OP_std__new, DT_OP_logsumexp};
 static const double norms[] = {0, 1, 2, 3, -2, INFINITY, -INFINITY};
 #define OPS (int)(sizeof ops / sizeof ops[0])
@@ -26,7 +27,9 @@ static void member_call(dt_op_call *c, int k, dt_tensor *t, const dt_dims *dims)
     case DT_OP_norm__new:
         op_prepare(c, DT_OP_norm__new, ARGS(x, arg_float(norm_of(k)), d, keep, arg_none()));
         break;
-    default: op_prepare(c, ops[k], ARGS(x, d, keep, arg_none())); break;
+    default:
+        op_prepare(c, ops[k], ARGS(x, d, keep, arg_none()));
+        break;
     }
 }
 
@@ -55,7 +58,8 @@ static dt_tensor *member_run(int k, int parts, dt_tensor *t, uint32_t mask) {
     return c.outs[0];
 }
 
-/* ---- the reference --------------------------------------------------------------------------------- */
+/* ---- the reference
+ * --------------------------------------------------------------------------------- */
 
 static bool beats(long double a, long double b, bool max) {
     return isnan(a) || (!isnan(b) && (max ? a > b : a < b));
@@ -74,27 +78,51 @@ static long double fold(int k, const long double *x, int64_t n) {
         long double v = x[i], a = fabsl(v);
         switch (op) {
         case DT_OP_sum:
-        case DT_OP_mean: s += v; break;
-        case DT_OP_prod: s *= v; break;
-        case DT_OP_amax: s = beats(v, s, true) ? v : s; break;
-        case DT_OP_amin: s = beats(v, s, false) ? v : s; break;
-        case DT_OP_any: s = s != 0 || v != 0; break;
-        case DT_OP_all: s = s != 0 && v != 0; break;
-        case DT_OP_logsumexp: s += expl(v - top); break;
-        case DT_OP_norm__new:
-            if (isinf(p)) s = beats(a, s, p > 0) ? a : s;
-            else s += p == 0 ? v != 0 : powl(a, p);
+        case DT_OP_mean:
+            s += v;
             break;
-        default: s += (v - mean) * (v - mean); break;
+        case DT_OP_prod:
+            s *= v;
+            break;
+        case DT_OP_amax:
+            s = beats(v, s, true) ? v : s;
+            break;
+        case DT_OP_amin:
+            s = beats(v, s, false) ? v : s;
+            break;
+        case DT_OP_any:
+            s = s != 0 || v != 0;
+            break;
+        case DT_OP_all:
+            s = s != 0 && v != 0;
+            break;
+        case DT_OP_logsumexp:
+            s += expl(v - top);
+            break;
+        case DT_OP_norm__new:
+            if (isinf(p))
+                s = beats(a, s, p > 0) ? a : s;
+            else
+                s += p == 0 ? v != 0 : powl(a, p);
+            break;
+        default:
+            s += (v - mean) * (v - mean);
+            break;
         }
     }
     switch (op) {
-    case DT_OP_mean: return s / n;
-    case DT_OP_var__new: return s / (n - 1);
-    case DT_OP_std__new: return sqrtl(s / (n - 1));
-    case DT_OP_logsumexp: return logl(s) + top;
-    case DT_OP_norm__new: return p == 0 || isinf(p) ? s : powl(s, 1 / p);
-    default: return s;
+    case DT_OP_mean:
+        return s / n;
+    case DT_OP_var__new:
+        return s / (n - 1);
+    case DT_OP_std__new:
+        return sqrtl(s / (n - 1));
+    case DT_OP_logsumexp:
+        return logl(s) + top;
+    case DT_OP_norm__new:
+        return p == 0 || isinf(p) ? s : powl(s, 1 / p);
+    default:
+        return s;
     }
 }
 
@@ -146,8 +174,9 @@ START_TEST(values_of_every_dtype_and_layout) {
                 dt_tensor *t = tensor_laid_out((dt_dtype)dtype, SHAPE(3, 5, 9), (layout)how);
                 fill_for(k, t);
                 char what[80];
-                snprintf(what, sizeof what, "%s(%g) of %s, layout %d", dt_op_table[member_op(k)].full_name,
-                         norm_of(k), dt_dtype_table[dtype].name, how);
+                snprintf(what, sizeof what, "%s(%g) of %s, layout %d",
+                         dt_op_table[member_op(k)].full_name, norm_of(k),
+                         dt_dtype_table[dtype].name, how);
                 for (uint32_t mask = 1; mask < 8; mask++) check_member(k, t, mask, what);
                 dt_tensor_release(t);
             }
@@ -170,7 +199,8 @@ START_TEST(expanded_inputs) {
 }
 END_TEST
 
-/* ---- one tree ---------------------------------------------------------------------------------------- */
+/* ---- one tree
+ * ---------------------------------------------------------------------------------------- */
 
 /* Values whose sums depend on the order of additions. */
 static void fill_rough(const dt_tensor *t) {
@@ -243,7 +273,8 @@ START_TEST(every_length) {
 }
 END_TEST
 
-/* ---- corners ------------------------------------------------------------------------------------------- */
+/* ---- corners
+ * ------------------------------------------------------------------------------------------- */
 
 static void check_value(dt_tensor *t, int k, long double want) {
     dt_tensor *out = member_run(k, 1, t, t->rank ? 1 : 0);
@@ -326,7 +357,8 @@ START_TEST(a_given_dtype) {
     ck_assert_int_eq(ints->dtype, DT_I32);
     ck_assert(value_at(ints, 0) == 3); /* cut off before they are added */
     dt_tensor *u = VECTOR(DT_I32, 1, 2);
-    dt_tensor *mean = RUN(DT_OP_mean, arg_tensor(u), arg_none(), arg_bool(false), arg_dtype(DT_F64));
+    dt_tensor *mean =
+        RUN(DT_OP_mean, arg_tensor(u), arg_none(), arg_bool(false), arg_dtype(DT_F64));
     ck_assert(value_at(mean, 0) == 1.5);
     dt_tensor_release(t);
     dt_tensor_release(ints);

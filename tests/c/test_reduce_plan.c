@@ -24,7 +24,8 @@ static void check_plan(const dt_tensor *t, uint32_t mask) {
     if (t->numel == 0) return;
     for (int64_t o = 0; o < outputs; o++)
         EXPECT(dt__reduce_plan_base(&plan, o) - (char *)dt_tensor_data(t) ==
-                   naive_offset(t, ~mask, o), "output %d", (int)o);
+                   naive_offset(t, ~mask, o),
+               "output %d", (int)o);
     for (int64_t e = 0; e < elements; e++)
         EXPECT(dt__reduce_plan_offset(&plan, e) == naive_offset(t, mask, e), "element %d", (int)e);
     double got[64];
@@ -41,8 +42,8 @@ static void check_plan(const dt_tensor *t, uint32_t mask) {
 }
 
 START_TEST(every_mask_of_every_layout) {
-    const dt_dims shapes[] = {SHAPE(3, 4, 2, 5), SHAPE(1, 7, 1), SHAPE(6), SHAPE(2, 0, 3),
-                              SCALAR_SHAPE, SHAPE(1, 1)};
+    const dt_dims shapes[] = {SHAPE(3, 4, 2, 5), SHAPE(1, 7, 1), SHAPE(6),
+                              SHAPE(2, 0, 3),    SCALAR_SHAPE,   SHAPE(1, 1)};
     const dt_dtype dtypes[] = {DT_F64, DT_F32, DT_I16, DT_U8};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int how = 0; how < LAYOUTS; how++)

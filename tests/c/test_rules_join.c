@@ -2,9 +2,9 @@
 #include "tests/c/rules_support.h"
 
 #define LIST(...)                                                                                  \
-    arg_list(list_of((int)(sizeof((dt_arg[]){__VA_ARGS__}) / sizeof(dt_arg)),                      \
-                     (dt_arg[]){__VA_ARGS__}),                                                     \
-             (int)(sizeof((dt_arg[]){__VA_ARGS__}) / sizeof(dt_arg)))
+    arg_list(                                                                                      \
+        list_of((int)(sizeof((dt_arg[]){__VA_ARGS__}) / sizeof(dt_arg)), (dt_arg[]){__VA_ARGS__}), \
+        (int)(sizeof((dt_arg[]){__VA_ARGS__}) / sizeof(dt_arg)))
 
 static dt_tensor **list_of(int n, const dt_arg *args) {
     static dt_tensor *list[8];
@@ -15,10 +15,12 @@ static dt_tensor **list_of(int n, const dt_arg *args) {
 START_TEST(shapes_and_dtypes) {
     META(DT_F32, SHAPE(5, 3), SHAPE(3, 1), DT_OP_cat, LIST(F32(2, 3), I64(3, 3)), arg_int(0));
     META(DT_F64, SHAPE(2, 2), SHAPE(2, 1), DT_OP_cat, LIST(F64(0), F32(2, 2)), arg_int(0));
-    META(DT_F32, SHAPE(2, 3, 2), SHAPE(6, 2, 1), DT_OP_stack, LIST(F32(2, 3), F32(2, 3)), arg_int(-1));
+    META(DT_F32, SHAPE(2, 3, 2), SHAPE(6, 2, 1), DT_OP_stack, LIST(F32(2, 3), F32(2, 3)),
+         arg_int(-1));
     META(DT_F32, SHAPE(2, 2, 4), SHAPE(8, 4, 1), DT_OP_embedding__new, F32(5, 4), I64(2, 2));
     META(DT_F32, SHAPE(3, 7), SHAPE(7, 1), DT_OP_index_select, F32(3, 2), arg_int(1), I64(7));
-    META(DT_F32, SHAPE(1, 2), SHAPE(2, 1), DT_OP_gather__dim, F32(3, 2), arg_int(0), ONES(DT_I32, 1, 2));
+    META(DT_F32, SHAPE(1, 2), SHAPE(2, 1), DT_OP_gather__dim, F32(3, 2), arg_int(0),
+         ONES(DT_I32, 1, 2));
 }
 END_TEST
 
@@ -31,7 +33,8 @@ START_TEST(errors) {
           LIST(F32(2), F32(2, 2)), arg_int(0));
     ERROR(DT_E_RUNTIME,
           "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for "
-          "tensor number 1 in the list.", DT_OP_cat, LIST(F32(2, 3), F32(2, 4)), arg_int(0));
+          "tensor number 1 in the list.",
+          DT_OP_cat, LIST(F32(2, 3), F32(2, 4)), arg_int(0));
     ERROR(DT_E_INDEX, "Dimension out of range (expected to be in range of [-1, 0], but got 3)",
           DT_OP_cat, LIST(F32(2)), arg_int(3));
     ERROR(DT_E_RUNTIME, "stack expects a non-empty TensorList", DT_OP_stack, arg_list(NULL, 0),
@@ -56,9 +59,11 @@ START_TEST(errors) {
           arg_int(0), F32(1));
     ERROR(DT_E_RUNTIME, "Index tensor must have the same number of dimensions as input tensor",
           DT_OP_gather__dim, F32(3, 2), arg_int(0), I64(1));
-    ERROR(DT_E_RUNTIME,
-          "Size does not match at dimension 1 expected index [1, 5] to be no larger than self [3, 2] "
-          "apart from dimension 0", DT_OP_gather__dim, F32(3, 2), arg_int(0), I64(1, 5));
+    ERROR(
+        DT_E_RUNTIME,
+        "Size does not match at dimension 1 expected index [1, 5] to be no larger than self [3, 2] "
+        "apart from dimension 0",
+        DT_OP_gather__dim, F32(3, 2), arg_int(0), I64(1, 5));
 }
 END_TEST
 

@@ -9,7 +9,8 @@ START_TEST(shapes_and_dtypes) {
     META(DT_I64, SCALAR_SHAPE, SCALAR_SHAPE, DT_OP_sum, I64(2, 3), NONE, NO, NONE);
     META(DT_I64, SHAPE(3), SHAPE(1), DT_OP_sum, BOOLS(2, 3), arg_dims(0), NO, NONE);
     META(DT_F16, SHAPE(2, 1), SHAPE(1, 1), DT_OP_mean, ONES(DT_F16, 2, 3), arg_dims(-1), YES, NONE);
-    META(DT_F64, SHAPE(1, 1), SHAPE(1, 1), DT_OP_sum, F32(2, 3), arg_dims(0, 1), YES, arg_dtype(DT_F64));
+    META(DT_F64, SHAPE(1, 1), SHAPE(1, 1), DT_OP_sum, F32(2, 3), arg_dims(0, 1), YES,
+         arg_dtype(DT_F64));
     META(DT_U8, SCALAR_SHAPE, SCALAR_SHAPE, DT_OP_any, ONES(DT_U8, 2), NONE, NO);
     META(DT_BOOL, SCALAR_SHAPE, SCALAR_SHAPE, DT_OP_all, F32(2), NONE, NO);
     META(DT_I64, SHAPE(2), SHAPE(1), DT_OP_argmax, F32(2, 3), arg_int(1), NO);
@@ -27,13 +28,16 @@ START_TEST(errors) {
           arg_dims(0, -2), NO, NONE);
     ERROR(DT_E_RUNTIME,
           "mean(): could not infer output dtype. Input dtype must be either a floating point or "
-          "complex dtype. Got: Long", DT_OP_mean, I64(2), NONE, NO, NONE);
+          "complex dtype. Got: Long",
+          DT_OP_mean, I64(2), NONE, NO, NONE);
     ERROR(DT_E_RUNTIME,
           "mean(): could not infer output dtype. Optional dtype must be either a floating point or "
-          "complex dtype. Got: Long", DT_OP_mean, F32(2), NONE, NO, arg_dtype(DT_I64));
+          "complex dtype. Got: Long",
+          DT_OP_mean, F32(2), NONE, NO, arg_dtype(DT_I64));
     ERROR(DT_E_RUNTIME,
           "amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-          "reduction dim with the 'dim' argument.", DT_OP_amax, F32(0), arg_no_dims(), NO);
+          "reduction dim with the 'dim' argument.",
+          DT_OP_amax, F32(0), arg_no_dims(), NO);
     ERROR(DT_E_INDEX, "amax(): Expected reduction dim 1 to have non-zero size.", DT_OP_amax,
           F32(2, 0), arg_dims(1), NO);
     ERROR(DT_E_INDEX, "argmax(): Expected reduction dim to be specified for input.numel() == 0.",
@@ -41,8 +45,8 @@ START_TEST(errors) {
     ERROR(DT_E_RUNTIME, "argmax(): does not support bool input", DT_OP_argmax, BOOLS(2), NONE, NO);
     ERROR(DT_E_INDEX, "max(): Expected reduction dim 1 to have non-zero size.", DT_OP_max__dim,
           F32(2, 0), arg_int(1), NO);
-    ERROR(DT_E_RUNTIME, "std and var only support floating point and complex dtypes", DT_OP_var__new,
-          I64(2), NONE, arg_integer(1), NO);
+    ERROR(DT_E_RUNTIME, "std and var only support floating point and complex dtypes",
+          DT_OP_var__new, I64(2), NONE, arg_integer(1), NO);
     ERROR(DT_E_RUNTIME,
           "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
           DT_OP_norm__new, I64(2), arg_integer(2), NONE, NO, NONE);

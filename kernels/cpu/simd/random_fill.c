@@ -48,13 +48,13 @@ static inline double unit53(uint32_t high, uint32_t low) {
 #define EACH_CHUNK                                                                                 \
     block b;                                                                                       \
     for (int64_t from = 0; from < n; from += CHUNK)                                                \
-        for (int64_t count = n - from < CHUNK ? n - from : CHUNK, once =                           \
-                 (philox(seed, counter + (uint64_t)from, count, &b), 1);                           \
+        for (int64_t count = n - from < CHUNK ? n - from : CHUNK,                                  \
+                     once = (philox(seed, counter + (uint64_t)from, count, &b), 1);                \
              once; once = 0)                                                                       \
             for (int64_t i = 0; i < count; i++)
 
-/* low + u * span rounds up to `high` where floats there are coarser than u: the greatest value that a
- * draw of [low, high) can have stands in. */
+/* low + u * span rounds up to `high` where floats there are coarser than u: the greatest value that
+ * a draw of [low, high) can have stands in. */
 #define BELOW(T, low, high, next) ((low) < (high) ? next((T)(high), (T)(low)) : (T)(low))
 
 static void uniform_f32(uint64_t seed, uint64_t counter, int64_t n, double low, double high,

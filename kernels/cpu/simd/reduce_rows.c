@@ -1,7 +1,7 @@
 /* reduce_rows.c: row and column functions of reductions (reduce.h), for one instruction set.
  *
- * One line of the list below gives a reducer: how an element is mapped (x, with the parameter p) and
- * how two mapped values combine (a, b), and the value that changes nothing.
+ * One line of the list below gives a reducer: how an element is mapped (x, with the parameter p)
+ * and how two mapped values combine (a, b), and the value that changes nothing.
  *
  * R1: lanes live in memory, not in registers: the compiler vectorises over lanes, and the additions
  *     of one lane stay in order, so that every variant gives the same bits.
@@ -69,7 +69,7 @@
     DEFINE(prod, A, T, x, PROD, (T)1)                                                              \
     DEFINE(max, A, T, x, MAX, (T)-INFINITY)                                                        \
     DEFINE(min, A, T, x, MIN, (T)INFINITY)                                                         \
-    DEFINE(sumsq, A, T, x * x, SUM, (T)-0.0)                                                       \
+    DEFINE(sumsq, A, T, x *x, SUM, (T)-0.0)                                                        \
     DEFINE(sumabs, A, T, ABS(x), SUM, (T)-0.0)                                                     \
     DEFINE(maxabs, A, T, ABS(x), MAX, (T)-INFINITY)                                                \
     DEFINE(minabs, A, T, ABS(x), MIN, (T)INFINITY)                                                 \
@@ -90,7 +90,8 @@ DEFINE(count, i64, int64_t, x != 0, SUM, 0)
 DEFINE(max, u8, uint8_t, x, MAX, 0)
 DEFINE(min, u8, uint8_t, x, MIN, 255)
 
-#define OPS(name, A) {name##_row_##A, name##_column_##A, name##_merge_##A, name##_identity_##A}
+#define OPS(name, A)                                                                               \
+    { name##_row_##A, name##_column_##A, name##_merge_##A, name##_identity_##A }
 
 dt__reduce_table JOIN(dt__reduce, DT_ISA_SUFFIX) = {
 #define ROW(name) [DT__RED_##name] = OPS(name, f32),

@@ -1,8 +1,8 @@
 /* rows.c: softmax and normalisation of one row (rows.h), for one instruction set.
  *
  * Sums use 64 interleaved lanes folded in halves, so that every variant gives the same bits and the
- * error grows with n / 64.  Each function passes over the row two or three times; rows of a model fit
- * the L1 or L2 cache.
+ * error grows with n / 64.  Each function passes over the row two or three times; rows of a model
+ * fit the L1 or L2 cache.
  */
 #include "kernels/cpu/rows.h"
 
