@@ -23,8 +23,7 @@ static void forget_in_child(void) {
 }
 
 static dt_status read_environment(dt_sched_options *options) {
-    const char *io = getenv("DTORCH_IO");
-    *options = (dt_sched_options){.io = io && *io ? io : NULL};
+    *options = (dt_sched_options){.io = getenv("DTORCH_IO")};
     const char *threads = getenv("DTORCH_NUM_THREADS");
     if (!threads || !*threads) return DT_OK;
     char *end;
