@@ -94,11 +94,11 @@ def load_safetensors(path: str | bytes | os.PathLike[Any]) -> SafetensorsDict:
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of the header; json would take the last of two equal keys without a word."""
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice!r} occurs twice")
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {key!r} occurs twice")
+        result[key] = value
     return result
 
 

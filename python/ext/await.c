@@ -25,8 +25,7 @@ typedef enum stage { FRESH, SUSPENDED, DONE } stage;
 typedef enum kind { OF_TENSOR, OF_FUTURE, OF_GATHER } kind;
 
 typedef struct iterator {
-    PyObject_HEAD
-    PyObject *owner; /* Tensor, TensorFuture, or gather; NULL once it is DONE */
+    PyObject_HEAD PyObject *owner; /* Tensor, TensorFuture, or gather; NULL once it is DONE */
     uint8_t stage;
     uint8_t kind;
     bool tracked;
@@ -38,8 +37,7 @@ typedef struct iterator {
 } iterator;
 
 typedef struct gather {
-    PyObject_HEAD
-    PyObject *tensors; /* a tuple */
+    PyObject_HEAD PyObject *tensors; /* a tuple */
 } gather;
 
 static iterator *free_iterators[FREE_ITERATORS_MAX];
@@ -53,9 +51,12 @@ int dt__names_init(void) {
         PyObject **place;
         const char *text;
     } names[] = {
-        {&dt__names.create_future, "create_future"}, {&dt__names.set_result, "set_result"},
-        {&dt__names.blocking, "_asyncio_future_blocking"}, {&dt__names.call_soon, "call_soon"},
-        {&dt__names.add_reader, "add_reader"}, {&dt__names.context, "context"},
+        {&dt__names.create_future, "create_future"},
+        {&dt__names.set_result, "set_result"},
+        {&dt__names.blocking, "_asyncio_future_blocking"},
+        {&dt__names.call_soon, "call_soon"},
+        {&dt__names.add_reader, "add_reader"},
+        {&dt__names.context, "context"},
         {&dt__names.done, "done"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -75,8 +76,7 @@ PyObject *dt__asyncio_get(const char *name) {
 
 /* ---- where futures stand ------------------------------------------------------------------- */
 
-dt_future_state dt__futures_state(dt_future *const *futures, Py_ssize_t count,
-                                  dt_future **failed) {
+dt_future_state dt__futures_state(dt_future *const *futures, Py_ssize_t count, dt_future **failed) {
     dt_future_state all = DT_FUTURE_READY;
     for (Py_ssize_t i = 0; i < count; i++) {
         dt_future_state state = dt_future_get_state(futures[i]);
@@ -338,12 +338,14 @@ static void set_stop_iteration(PyObject *value) {
 static PyObject *iterator_next(PyObject *object) {
     PyObject *result;
     switch (iterator_send(object, Py_None, &result)) {
-    case PYGEN_NEXT: return result;
+    case PYGEN_NEXT:
+        return result;
     case PYGEN_RETURN:
         set_stop_iteration(result);
         Py_DECREF(result);
         return NULL;
-    case PYGEN_ERROR: break;
+    case PYGEN_ERROR:
+        break;
     }
     return NULL;
 }
@@ -429,8 +431,7 @@ PyObject *dt_py_gather(PyObject *module, PyObject *const *args, Py_ssize_t nargs
         Py_DECREF(gather_type);
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < nargs; i++)
-        PyTuple_SET_ITEM(self->tensors, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; i < nargs; i++) PyTuple_SET_ITEM(self->tensors, i, Py_NewRef(args[i]));
     PyObject_GC_Track((PyObject *)self);
     return (PyObject *)self;
 }
@@ -472,7 +473,7 @@ static int gather_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static PyMethodDef iterator_methods[] = {
     {"send", iterator_send_method, METH_O, NULL},
@@ -482,14 +483,10 @@ static PyMethodDef iterator_methods[] = {
 };
 
 static PyType_Slot iterator_slots[] = {
-    {Py_tp_dealloc, iterator_dealloc},
-    {Py_tp_traverse, iterator_traverse},
-    {Py_tp_clear, iterator_clear},
-    {Py_tp_iter, PyObject_SelfIter},
-    {Py_tp_iternext, iterator_next},
-    {Py_am_send, iterator_send},
-    {Py_tp_methods, iterator_methods},
-    {0, NULL},
+    {Py_tp_dealloc, iterator_dealloc}, {Py_tp_traverse, iterator_traverse},
+    {Py_tp_clear, iterator_clear},     {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, iterator_next},   {Py_am_send, iterator_send},
+    {Py_tp_methods, iterator_methods}, {0, NULL},
 };
 
 static PyType_Spec iterator_spec = {
@@ -518,7 +515,8 @@ static PyMethodDef functions[] = {
     {"_gather", (PyCFunction)(void (*)(void))dt_py_gather, METH_FASTCALL,
      "_gather(*tensors)\n--\n\n"
      "Awaits many tensors with one waiter: what dtorch.gather() gives for tensors.\n\n"
-     "Gives the list of the tensors, in order, once all are computed. When one fails, its error is\n"
+     "Gives the list of the tensors, in order, once all are computed. When one fails, its error "
+     "is\n"
      "raised at once, and the others go on being computed."},
     {NULL, NULL, 0, NULL},
 };

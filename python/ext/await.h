@@ -37,9 +37,9 @@ struct dt_node {
     _Atomic(uint32_t) refs;
     _Atomic(uint32_t) left; /* futures not complete yet, and one while the node is being armed */
     _Atomic(bool) fired;
-    uint32_t count;    /* links */
-    dt_node *next;     /* of the bridge's queue */
-    dt_bridge *bridge; /* owned; NULL: no loop, delivered from the graveyard */
+    uint32_t count;                 /* links */
+    dt_node *next;                  /* of the bridge's queue */
+    dt_bridge *bridge;              /* owned; NULL: no loop, delivered from the graveyard */
     void (*deliver)(dt_node *node); /* with the GIL; not called when the loop is gone */
     PyObject *target;
     PyObject *owner;

@@ -1,14 +1,15 @@
 /* bridge.c: how completions reach an asyncio loop: one eventfd and one queue for each loop.
  *
  *   C threads --push: CAS--> head --(latch not set: write the eventfd)--> loop's selector
- *   loop: reader() --read the eventfd, clear the latch, take all--> backlog --at most 256--> deliver
+ *   loop: reader() --read the eventfd, clear the latch, take all--> backlog --at most 256-->
+deliver
  *
  * The loop knows the bridge only through its reader, a callable whose one strong reference is the
  * loop's handle.  A loop that is closed or collected drops the handle, the reader's deallocation
  * shuts the bridge, and nodes that come later go to the graveyard.  Producers and the reader co-own
- * the bridge, so that no number is ever written after reuse; the last one leaves it to the graveyard
-to close the eventfd: a loop may drop the reader just before it takes the number out of its selector
-(uvloop does), but does both without letting go of the GIL.
+ * the bridge, so that no number is ever written after reuse; the last one leaves it to the
+graveyard to close the eventfd: a loop may drop the reader just before it takes the number out of
+its selector (uvloop does), but does both without letting go of the GIL.
  *
  * I1: latch set: the eventfd is readable or its writer is about to make it so.  Hence the order in
  *     a drain: read, clear, take (clearing before the read could swallow a later write).
@@ -158,8 +159,7 @@ static void shut(dt_bridge *bridge) {
 }
 
 typedef struct reader {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     dt_bridge *bridge;
 } reader;
 
@@ -249,9 +249,8 @@ static int add_reader(PyObject *loop, int fd, PyObject *callback) {
     if (!failed) {
         PyObject *number = PyLong_FromLong(fd);
         PyObject *args[] = {loop, number, callback};
-        PyObject *result = number == NULL
-                               ? NULL
-                               : PyObject_VectorcallMethod(dt__names.add_reader, args, 3, NULL);
+        PyObject *result =
+            number == NULL ? NULL : PyObject_VectorcallMethod(dt__names.add_reader, args, 3, NULL);
         failed = result == NULL ? -1 : 0;
         Py_XDECREF(result);
         Py_XDECREF(number);

@@ -1,7 +1,7 @@
 /* future.c: TensorFuture, what to_torch_async() and save_safetensors() return.
  *
- * It resolves to a value once a set of dt_futures is complete.  It belongs to no loop: any number of
- * loops and threads may await it, block on it or hang callbacks on it.  Hence it has no
+ * It resolves to a value once a set of dt_futures is complete.  It belongs to no loop: any number
+ * of loops and threads may await it, block on it or hang callbacks on it.  Hence it has no
  * _asyncio_future_blocking; asyncio's ensure_future (gather, wait_for, shield, TaskGroup through a
  * coroutine) treats it as an awaitable, and asyncio.wait of 3.11 and later as what it duck-types:
  * done, cancelled, exception, add_done_callback, remove_done_callback.
@@ -18,7 +18,8 @@
  * through Py_AddPendingCall, at the latest).
  *
  * I1: nodes are in the list while they may still have to be fired by cancel().
- * I2: a node of a callback owns the TensorFuture, one of an await is owned by an iterator that does.
+ * I2: a node of a callback owns the TensorFuture, one of an await is owned by an iterator that
+ * does.
  */
 #include "python/ext/await.h"
 
@@ -29,8 +30,7 @@
 #include "runtime/assert.h"
 
 typedef struct tensor_future {
-    PyObject_HEAD
-    dt_future **futures; /* PyMem memory; the entries are owned */
+    PyObject_HEAD dt_future **futures; /* PyMem memory; the entries are owned */
     Py_ssize_t count;
     dt_tensor *snapshot; /* until value is made of it */
     PyObject *value;
@@ -87,10 +87,17 @@ static PyObject *value_of(tensor_future *self) {
 PyObject *dt__future_result(PyObject *self) {
     dt_future *failed = NULL;
     switch (state_of(self, &failed)) {
-    case DT_FUTURE_READY: return value_of(as_future(self));
-    case DT_FUTURE_PENDING: raise_asyncio("InvalidStateError", "Result is not set."); return NULL;
-    case DT_FUTURE_FAILED: dt__raise_failure(failed); return NULL;
-    case DT_FUTURE_CANCELLED: raise_asyncio("CancelledError", NULL); return NULL;
+    case DT_FUTURE_READY:
+        return value_of(as_future(self));
+    case DT_FUTURE_PENDING:
+        raise_asyncio("InvalidStateError", "Result is not set.");
+        return NULL;
+    case DT_FUTURE_FAILED:
+        dt__raise_failure(failed);
+        return NULL;
+    case DT_FUTURE_CANCELLED:
+        raise_asyncio("CancelledError", NULL);
+        return NULL;
     }
     return NULL;
 }
@@ -104,10 +111,16 @@ static PyObject *future_exception(PyObject *self, PyObject *ignored) {
     (void)ignored;
     dt_future *failed = NULL;
     switch (state_of(self, &failed)) {
-    case DT_FUTURE_READY: Py_RETURN_NONE;
-    case DT_FUTURE_PENDING: raise_asyncio("InvalidStateError", "Exception is not set."); break;
-    case DT_FUTURE_FAILED: return dt_py_error_object(dt_future_error(failed));
-    case DT_FUTURE_CANCELLED: raise_asyncio("CancelledError", NULL); break;
+    case DT_FUTURE_READY:
+        Py_RETURN_NONE;
+    case DT_FUTURE_PENDING:
+        raise_asyncio("InvalidStateError", "Exception is not set.");
+        break;
+    case DT_FUTURE_FAILED:
+        return dt_py_error_object(dt_future_error(failed));
+    case DT_FUTURE_CANCELLED:
+        raise_asyncio("CancelledError", NULL);
+        break;
     }
     return NULL;
 }
@@ -310,7 +323,7 @@ static PyObject *future_remove_done_callback(PyObject *object, PyObject *functio
         dt_node *next = listed ? node->list_next : self->nodes.first;
         if (same > 0 && listed) {
             removed++;
-            dt__node_detach(node); /* with the reference just taken */
+            dt__node_detach(node);    /* with the reference just taken */
             next = self->nodes.first; /* dropping the callback may have run any code too */
         } else {
             dt__node_release(node);
@@ -414,8 +427,7 @@ static PyMethodDef methods[] = {
      "cancel(msg=None)\n--\n\n"
      "Ends the waiting for this object with CancelledError; False when it is done already. The\n"
      "computation, and whoever else waits for it, are not touched."},
-    {"cancelled", future_cancelled, METH_NOARGS,
-     "cancelled()\n--\n\nWhether it was cancelled."},
+    {"cancelled", future_cancelled, METH_NOARGS, "cancelled()\n--\n\nWhether it was cancelled."},
     {"add_done_callback", METHOD_KEYWORDS(future_add_done_callback),
      "add_done_callback(fn, *, context=None)\n--\n\n"
      "Calls fn(self) when done: in the running loop, through call_soon with `context` (default: a\n"

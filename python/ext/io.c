@@ -19,9 +19,7 @@
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-static dt_file *file_of(PyObject *capsule) {
-    return PyCapsule_GetPointer(capsule, CAPSULE_NAME);
-}
+static dt_file *file_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, CAPSULE_NAME); }
 
 static void free_capsule(PyObject *capsule) { dt_file_release(file_of(capsule)); }
 
@@ -68,8 +66,10 @@ static PyObject *file_pread(PyObject *module, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     while (done < length && got > 0) {
         got = pread(dt_file_fd(file), to + done, (size_t)(length - done), offset + done);
-        if (got < 0 && errno == EINTR) got = 1;
-        else if (got > 0) done += got;
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            done += got;
     }
     Py_END_ALLOW_THREADS;
     if (got < 0) {

@@ -124,8 +124,7 @@ dt_node *dt__node_new(dt_bridge *bridge, Py_ssize_t count, void (*deliver)(dt_no
     node->list_next = NULL;
     node->list_place = NULL;
     node->grave = (dt_grave){NULL, NULL};
-    for (Py_ssize_t i = 0; i < count; i++)
-        node->links[i] = (dt_link){{NULL, wake}, node, NULL};
+    for (Py_ssize_t i = 0; i < count; i++) node->links[i] = (dt_link){{NULL, wake}, node, NULL};
     return node;
 }
 
@@ -141,8 +140,7 @@ bool dt__node_arm(dt_node *node, dt_future *const *futures) {
         complete++;
         failed |= has_failed(futures[i]);
     }
-    uint32_t before =
-        atomic_fetch_sub_explicit(&node->left, complete + 1, memory_order_acq_rel);
+    uint32_t before = atomic_fetch_sub_explicit(&node->left, complete + 1, memory_order_acq_rel);
     for (uint32_t i = 0; i < complete; i++) dt__node_release(node);
     return before != complete + 1 && !failed;
 }

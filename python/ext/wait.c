@@ -29,7 +29,7 @@ static PyObject *blocking_error; /* dtorch.BlockingError */
 /* ---- call sites ---------------------------------------------------------------------------- */
 
 typedef struct site {
-    PyObject *file; /* owned */
+    PyObject *file;   /* owned */
     PyObject *module; /* owned, NULL: unknown */
     int line;
     int instruction;
@@ -125,10 +125,11 @@ out:
 static int apply_policy(const char *what) {
     if (blocking_policy == ALLOW) return 0;
     if (blocking_policy == WARN) return warn_once(what);
-    PyErr_Format(blocking_error,
-                 "%s would wait for a tensor that is not computed yet, inside a running event loop: "
-                 "await the tensor first",
-                 what);
+    PyErr_Format(
+        blocking_error,
+        "%s would wait for a tensor that is not computed yet, inside a running event loop: "
+        "await the tensor first",
+        what);
     return -1;
 }
 
@@ -272,7 +273,8 @@ static PyMethodDef functions[] = {
     {"set_blocking_policy", set_policy, METH_O,
      "set_blocking_policy(policy)\n--\n\n"
      "What happens when item(), to_torch(), print() and the like have to wait inside a running\n"
-     "event loop: 'allow' waits, 'warn' (the default) also warns with dtorch.BlockingWarning, once\n"
+     "event loop: 'allow' waits, 'warn' (the default) also warns with dtorch.BlockingWarning, "
+     "once\n"
      "for each place in the code, 'error' raises dtorch.BlockingError. Returns the former policy."},
     {"get_blocking_policy", get_policy, METH_NOARGS,
      "get_blocking_policy()\n--\n\n'allow', 'warn' or 'error'."},
@@ -282,9 +284,9 @@ static PyMethodDef functions[] = {
 int dt_py_wait_init(PyObject *module) {
     warned_sites = PySet_New(NULL);
     if (warned_sites == NULL) return -1;
-    blocking_error = PyErr_NewExceptionWithDoc(
-        "dtorch.BlockingError", "A call would have blocked the event loop's thread.",
-        PyExc_RuntimeError, NULL);
+    blocking_error = PyErr_NewExceptionWithDoc("dtorch.BlockingError",
+                                               "A call would have blocked the event loop's thread.",
+                                               PyExc_RuntimeError, NULL);
     if (blocking_error == NULL) return -1;
     if (PyModule_AddObjectRef(module, "BlockingError", blocking_error) < 0) return -1;
     dt_dispatch_set_wait_hook(wait_hook);
