@@ -2,16 +2,17 @@
  *
  *     out [..., L, Ev] = softmax(scale * q [..., L, E] @ k [..., S, E]^T + mask) @ v [..., S, Ev]
  *
- * A unit of work is a block of rows of one head (one index of the batch dims).  For a head, k is packed
- * transposed into panels, and v too where it does not lie in panels already; for a block of rows the scores
- * [rows, S] are computed, turned into weights in place, and multiplied with v; the division by the sum of
- * the weights comes last.  With few rows (decoding) the scores are dot products and k is read as it lies.
- * Sums are in f32 for halves, and everything is in f64 for f64.
+ * A unit of work is a block of rows of one head (one index of the batch dims).  For a head, k is
+ * packed transposed into panels, and v too where it does not lie in panels already; for a block of
+ * rows the scores [rows, S] are computed, turned into weights in place, and multiplied with v; the
+ * division by the sum of the weights comes last.  With few rows (decoding) the scores are dot
+ * products and k is read as it lies. Sums are in f32 for halves, and everything is in f64 for f64.
  *
- * A row in which nothing is left (all masked, or S == 0) is 0, as in torch.  What a mask takes away
- * is added as -inf, so that a NaN score stays NaN even there, also as in torch.
+ * A row in which nothing is left (all masked, or S == 0) is 0, as in torch.  What a mask takes
+ * away is added as -inf, so that a NaN score stays NaN even there, also as in torch.
  *
- * I1: blocks of rows depend on shapes alone; a part is some of them, in order, and packs k once for each head.
+ * I1: blocks of rows depend on shapes alone; a part is some of them, in order, and packs k once
+ *     for each head.
  * I2: a head's blocks skip the keys that causality hides from all of their rows.
  *
  * Params: i[0] causal; i[1] mask: 0 none, 1 bool, 2 additive (third input); f[0] scale.
@@ -46,15 +47,16 @@ typedef struct attention {
     int mask_kind;
     double scale;
     const dt__gemm_ops *ops;
-    int64_t block; /* rows */
-    int64_t blocks; /* of rows, for each head */
+    int64_t block;         /* rows */
+    int64_t blocks;        /* of rows, for each head */
     int64_t s_pad, ev_pad; /* multiples of a panel and of DT__ATTENTION_PAD */
     bool direct_k, direct_v, direct_q;
     int64_t item; /* bytes of a sum */
-    size_t at_k, at_v, at_wide, at_q, at_scores, at_out, at_mask, scratch; /* in one part's scratch */
+    size_t at_k, at_v, at_wide, at_q, at_scores, at_out, at_mask,
+        scratch; /* in one part's scratch */
 } attention;
 
-/* ---- set-up ------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -116,7 +118,7 @@ static void attention_of(const dt_call *call, attention *a) {
     lay_out(a);
 }
 
-/* ---- moving pieces ----------------------------------------------------------------------------------------- */
+/* ---- moving pieces --------------------------------------------------------------------------- */
 
 static const char *head_data(const matrix *m, int rank, int64_t head) {
     int64_t offset = 0;
@@ -124,7 +126,8 @@ static const char *head_data(const matrix *m, int rank, int64_t head) {
         offset += head % m->t->shape[d] * m->t->strides[d];
         head /= m->t->shape[d];
     }
-    return (const char *)dt_tensor_data(m->t) + offset * (int64_t)dt_dtype_size((dt_dtype)m->t->dtype);
+    return (const char *)dt_tensor_data(m->t) +
+           offset * (int64_t)dt_dtype_size((dt_dtype)m->t->dtype);
 }
 
 /* rows x columns of m, from `row` on, as sums in contiguous rows. */
@@ -132,8 +135,8 @@ static void widen(const attention *a, const matrix *m, int64_t row, int64_t rows
                   char *to) {
     int64_t item = (int64_t)dt_dtype_size(a->dtype);
     for (int64_t i = 0; i < rows; i++)
-        dt__gemm_gather(columns, to + i * columns * a->item, a->sum, m->data + (row + i) * m->row * item,
-                        m->column, a->dtype);
+        dt__gemm_gather(columns, to + i * columns * a->item, a->sum,
+                        m->data + (row + i) * m->row * item, m->column, a->dtype);
 }
 
 static void pack_k(const attention *a, char *scratch) {
@@ -170,7 +173,7 @@ static void enter_head(attention *a, int64_t head, char *scratch) {
     if (!a->direct_v) pack_v(a, scratch);
 }
 
-/* ---- a block of rows ----------------------------------------------------------------------------------------- */
+/* ---- a block of rows ------------------------------------------------------------------------- */
 
 /* Scores of rows against the first `keys` keys. */
 static void scores(const attention *a, int64_t row, int64_t rows, int64_t keys, char *scratch) {
@@ -255,8 +258,10 @@ static void weights(const attention *a, int64_t row, int64_t rows, int64_t keys,
 static void put_row(const attention *a, const char *from, char *to) {
     int64_t item = (int64_t)dt_dtype_size(a->dtype);
     if (a->out.column == 1) {
-        if (a->sum == a->dtype) memcpy(to, from, (size_t)(a->ev * item));
-        else dt_cast(a->ev, to, a->dtype, from, a->sum);
+        if (a->sum == a->dtype)
+            memcpy(to, from, (size_t)(a->ev * item));
+        else
+            dt_cast(a->ev, to, a->dtype, from, a->sum);
         return;
     }
     char buffer[512];
@@ -273,7 +278,8 @@ static void put_row(const attention *a, const char *from, char *to) {
 }
 
 /* Rows of the product, divided and rounded, to where they belong. */
-static void put(const attention *a, int64_t row, int64_t rows, const double *factor, char *scratch) {
+static void put(const attention *a, int64_t row, int64_t rows, const double *factor,
+                char *scratch) {
     int64_t item = (int64_t)dt_dtype_size(a->dtype);
     for (int64_t i = 0; i < rows; i++) {
         char *x = scratch + a->at_out + i * a->ev_pad * a->item;
@@ -291,14 +297,16 @@ static void block_of_rows(const attention *a, int64_t row, char *scratch) {
     scores(a, row, rows, keys, scratch);
     weights(a, row, rows, keys, factor, scratch);
     for (int64_t j = 0; j < a->ev; j += width) {
-        const char *v = a->direct_v ? a->v.data + j * a->item : scratch + a->at_v + j * a->s * a->item;
-        a->ops->panel(rows, keys, scratch + a->at_scores, a->s_pad, v, a->direct_v ? a->v.row : width,
-                      scratch + a->at_out + j * a->item, a->ev_pad, (int)width, true);
+        const char *v =
+            a->direct_v ? a->v.data + j * a->item : scratch + a->at_v + j * a->s * a->item;
+        a->ops->panel(rows, keys, scratch + a->at_scores, a->s_pad, v,
+                      a->direct_v ? a->v.row : width, scratch + a->at_out + j * a->item, a->ev_pad,
+                      (int)width, true);
     }
     put(a, row, rows, factor, scratch);
 }
 
-/* ---- the kernel ---------------------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 static dt_status sdpa_run(const dt_call *call, const dt_part *part) {
     attention a;

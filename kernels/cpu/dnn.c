@@ -1,13 +1,14 @@
 /* dnn.c: the only caller of oneDNN.
  *
  * Engine: one for the process.  Everything else belongs to a thread (state): a stream, the last
- * PRIMITIVES products by shape with their memory objects, and one scratchpad that all of them share.  So
- * nothing is locked while computing; a shape that another thread compiled already comes out of oneDNN's
- * own cache.
+ * PRIMITIVES products by shape with their memory objects, and one scratchpad that all of them
+ * share.  So nothing is locked while computing; a shape that another thread compiled already comes
+ * out of oneDNN's own cache.
  *
- * oneDNN asks OpenMP how many threads to use.  Ours are the threads, so it is told 1 around each call, and
- * the caller's number is put back: in the client's thread that number is the user's.  A process with torch
- * has two OpenMP libraries, and which one oneDNN is bound to depends on what was loaded first: both are told.
+ * oneDNN asks OpenMP how many threads to use.  Ours are the threads, so it is told 1 around each
+ * call, and the caller's number is put back: in the client's thread that number is the user's.  A
+ * process with torch has two OpenMP libraries, and which one oneDNN is bound to depends on what
+ * was loaded first: both are told.
  *
  * I1: an entry's memory objects are used by its thread only, and point nowhere between calls.
  * I2: every call into oneDNN that can look at threads runs between one_thread_begin and _end.
@@ -27,7 +28,7 @@
 
 enum { PRIMITIVES = 32, PAD_ALIGN = 4096 };
 
-/* ---- OpenMP ---------------------------------------------------------------------------------------------- */
+/* ---- OpenMP ---------------------------------------------------------------------------------- */
 
 typedef struct omp_library {
     int (*get)(void);
@@ -59,7 +60,7 @@ static void one_thread_end(const omp_saved *saved) {
         if (omps[k].get && saved->count[k] != 1) omps[k].set(saved->count[k]);
 }
 
-/* ---- set-up ---------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 typedef struct primitive {
     dt__dnn_product key;
@@ -110,7 +111,8 @@ static void set_up(void) {
 }
 
 static dt_status failed(dnnl_status_t status, const char *what) {
-    if (status == dnnl_out_of_memory) return dt_fail(DT_E_NO_MEMORY, "out of memory: oneDNN, %s", what);
+    if (status == dnnl_out_of_memory)
+        return dt_fail(DT_E_NO_MEMORY, "out of memory: oneDNN, %s", what);
     return dt_fail(DT_E_RUNTIME, "oneDNN: %s failed (%d)", what, (int)status);
 }
 
@@ -131,14 +133,18 @@ static dt_status my_state(state **out) {
     return DT_OK;
 }
 
-/* ---- primitives ------------------------------------------------------------------------------------------ */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static dnnl_data_type_t type_of(dt_dtype dtype) {
     switch (dtype) {
-    case DT_F16: return dnnl_f16;
-    case DT_BF16: return dnnl_bf16;
-    case DT_F32: return dnnl_f32;
-    default: return dnnl_data_type_undef;
+    case DT_F16:
+        return dnnl_f16;
+    case DT_BF16:
+        return dnnl_bf16;
+    case DT_F32:
+        return dnnl_f32;
+    default:
+        return dnnl_data_type_undef;
     }
 }
 
@@ -146,8 +152,8 @@ typedef struct shapes {
     dnnl_memory_desc_t a, b, c, bias;
 } shapes;
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, dt_dtype dtype, int64_t rows, int64_t columns,
-                              int64_t row_stride, int64_t column_stride) {
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, dt_dtype dtype, int64_t rows,
+                              int64_t columns, int64_t row_stride, int64_t column_stride) {
     dnnl_dims_t dims = {rows, columns}, strides = {row_stride, column_stride};
     return dnnl_memory_desc_create_with_strides(desc, 2, dims, type_of(dtype), strides);
 }
@@ -169,8 +175,9 @@ static dnnl_status_t shapes_of(const dt__dnn_product *p, shapes *s) {
         describe(&s->a, p->dtype, p->m, p->k, p->sak == 1 ? sane(p->sam, p->m, p->k) : p->sam,
                  p->sak == 1 ? 1 : sane(p->sak, p->k, p->m));
     if (!status)
-        status = describe(&s->b, p->dtype, p->k, p->n, p->sbn == 1 ? sane(p->sbk, p->k, p->n) : p->sbk,
-                          p->sbn == 1 ? 1 : sane(p->sbn, p->n, p->k));
+        status =
+            describe(&s->b, p->dtype, p->k, p->n, p->sbn == 1 ? sane(p->sbk, p->k, p->n) : p->sbk,
+                     p->sbn == 1 ? 1 : sane(p->sbn, p->n, p->k));
     if (!status) status = describe(&s->c, p->dtype, p->m, p->n, sane(p->scm, p->m, p->n), 1);
     if (!status && p->bias) status = describe(&s->bias, p->dtype, 1, p->n, p->n, 1);
     return status;
@@ -202,8 +209,10 @@ static dnnl_status_t compile(primitive *p, const shapes *s) {
         status = dnnl_memory_create(&p->a, s->a, engine, DNNL_MEMORY_NONE);
         if (!status) status = dnnl_memory_create(&p->b, s->b, engine, DNNL_MEMORY_NONE);
         if (!status) status = dnnl_memory_create(&p->c, s->c, engine, DNNL_MEMORY_NONE);
-        if (!status && s->bias) status = dnnl_memory_create(&p->bias, s->bias, engine, DNNL_MEMORY_NONE);
-        if (!status && p->pad_bytes) status = dnnl_memory_create(&p->pad, pad, engine, DNNL_MEMORY_NONE);
+        if (!status && s->bias)
+            status = dnnl_memory_create(&p->bias, s->bias, engine, DNNL_MEMORY_NONE);
+        if (!status && p->pad_bytes)
+            status = dnnl_memory_create(&p->pad, pad, engine, DNNL_MEMORY_NONE);
         if (!status) status = dnnl_primitive_create(&p->code, desc);
     }
     if (desc) dnnl_primitive_desc_destroy(desc);
@@ -248,14 +257,15 @@ static dt_status ensure_pad(state *s, size_t bytes) {
     if (bytes <= s->pad_bytes) return DT_OK;
     size_t size = (bytes + PAD_ALIGN - 1) / PAD_ALIGN * PAD_ALIGN;
     void *pad = aligned_alloc(PAD_ALIGN, size);
-    if (!pad) return dt_fail(DT_E_NO_MEMORY, "out of memory: %zu bytes of scratch for oneDNN", size);
+    if (!pad)
+        return dt_fail(DT_E_NO_MEMORY, "out of memory: %zu bytes of scratch for oneDNN", size);
     free(s->pad);
     s->pad = pad;
     s->pad_bytes = size;
     return DT_OK;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static dt_status execute(state *s, primitive *p, const void *a, const void *b, const void *bias,
                          void *c) {
@@ -265,8 +275,10 @@ static dt_status execute(state *s, primitive *p, const void *a, const void *b, c
         dnnl_memory_t memory;
         void *data;
     } all[5] = {
-        {DNNL_ARG_SRC, p->a, (void *)(uintptr_t)a}, {DNNL_ARG_WEIGHTS, p->b, (void *)(uintptr_t)b},
-        {DNNL_ARG_DST, p->c, c},                    {DNNL_ARG_BIAS, p->bias, (void *)(uintptr_t)bias},
+        {DNNL_ARG_SRC, p->a, (void *)(uintptr_t)a},
+        {DNNL_ARG_WEIGHTS, p->b, (void *)(uintptr_t)b},
+        {DNNL_ARG_DST, p->c, c},
+        {DNNL_ARG_BIAS, p->bias, (void *)(uintptr_t)bias},
         {DNNL_ARG_SCRATCHPAD, p->pad, s->pad},
     };
     dnnl_exec_arg_t args[5];
@@ -295,8 +307,8 @@ static dt_status run(const dt__dnn_product *product, const void *a, const void *
     return c ? execute(s, p, a, b, bias, c) : DT_OK;
 }
 
-dt_status dt__dnn_run(const dt__dnn_product *product, const void *a, const void *b, const void *bias,
-                      void *c) {
+dt_status dt__dnn_run(const dt__dnn_product *product, const void *a, const void *b,
+                      const void *bias, void *c) {
     DT_ASSERT(product->m > 0 && product->n > 0 && product->k > 0 && c != NULL);
     DT_ASSERT(product->sak == 1 || product->sam == 1);
     DT_ASSERT(product->sbk == 1 || product->sbn == 1);
@@ -316,8 +328,15 @@ bool dt__dnn_has(dt_dtype dtype) {
     answer = -1;
     if (type_of(dtype) != dnnl_data_type_undef) {
         pthread_once(&once, set_up);
-        dt__dnn_product probe = {.m = 64, .n = 64, .k = 64, .sam = 64, .sak = 1, .sbk = 64, .sbn = 1,
-                                 .scm = 64, .dtype = dtype};
+        dt__dnn_product probe = {.m = 64,
+                                 .n = 64,
+                                 .k = 64,
+                                 .sam = 64,
+                                 .sak = 1,
+                                 .sbk = 64,
+                                 .sbn = 1,
+                                 .scm = 64,
+                                 .dtype = dtype};
         omp_saved saved;
         one_thread_begin(&saved);
         if (run(&probe, NULL, NULL, NULL, NULL) == DT_OK) answer = 1;

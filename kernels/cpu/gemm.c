@@ -2,13 +2,14 @@
  *
  *   for each block of columns (NC), for each block of rows (MC), for each block of k (KC):
  *     b [KC, NC] is packed into panels (unless it lies in panels already),
- *     a [MC, KC] is copied (when it is not contiguous along k, is half, or its rows are apart by a multiple
- *     of the page size, where they would push each other out of the first cache),
+ *     a [MC, KC] is copied (when it is not contiguous along k, is half, or its rows are apart by a
+ *     multiple of the page size, where they would push each other out of the first cache),
  *     and for each panel the tiles add to c.
- * With the last block of k the sums get alpha, beta and bias, and where they were kept in scratch (halves,
- * columns of c apart) they go to c, rounded once.
+ * With the last block of k the sums get alpha, beta and bias, and where they were kept in scratch
+ * (halves, columns of c apart) they go to c, rounded once.
  *
- * I1: the sum of an element runs over k from the front, one product after the other; blocks change no bit.
+ * I1: the sum of an element runs over k from the front, one product after the other; blocks change
+ *     no bit.
  * I2: the scratch is laid out by plan() alone, which looks at sizes and strides, not at pointers.
  */
 #include "kernels/cpu/gemm.h"
@@ -45,14 +46,14 @@ dt__gemm_int dt__gemm_int_now(dt_dtype dtype) {
     return ints[dt_cpu_level_now()][dtype];
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 typedef struct plan {
-    dt_dtype sum;      /* type of the sums and of everything in scratch */
+    dt_dtype sum; /* type of the sums and of everything in scratch */
     bool is_float;
     bool copy_a, pack_b, pack_tail, keep_c, widen_b;
     int64_t kc, mc, nc, width;
-    int64_t lda, ldb, ldc; /* of the copies */
+    int64_t lda, ldb, ldc;       /* of the copies */
     size_t a, b, c, wide, total; /* where they begin, in bytes */
 } plan;
 
@@ -65,8 +66,10 @@ static void lay_out(plan *p) {
     p->a = at;
     if (p->copy_a) at += align_up((size_t)(p->mc * p->lda) * item);
     p->b = at;
-    if (p->pack_b) at += align_up((size_t)(p->kc * round_up(p->nc, p->width)) * item);
-    else if (p->pack_tail) at += align_up((size_t)(p->kc * p->width) * item);
+    if (p->pack_b)
+        at += align_up((size_t)(p->kc * round_up(p->nc, p->width)) * item);
+    else if (p->pack_tail)
+        at += align_up((size_t)(p->kc * p->width) * item);
     p->c = at;
     if (p->keep_c) at += align_up((size_t)(p->mc * p->ldc) * item);
     p->wide = at;
@@ -126,14 +129,16 @@ typedef struct block {
     bool first, last;
 } block;
 
-/* ---- moving pieces -------------------------------------------------------------------------------------- */
+/* ---- moving pieces --------------------------------------------------------------------------- */
 
 void dt__gemm_gather(int64_t n, void *to, dt_dtype to_dtype, const void *from, int64_t stride,
                      dt_dtype dtype) {
     int64_t size = (int64_t)dt_dtype_size(dtype);
     if (to_dtype == dtype) {
-        if (stride == 1) memcpy(to, from, (size_t)(n * size));
-        else dt__gather(size, n, to, from, stride * size);
+        if (stride == 1)
+            memcpy(to, from, (size_t)(n * size));
+        else
+            dt__gather(size, n, to, from, stride * size);
         return;
     }
     if (stride == 1) {
@@ -154,8 +159,8 @@ static const char *element(const void *base, dt_dtype dtype, int64_t index) {
 }
 
 /* rows x columns into contiguous rows of the sum type, `ld` apart. */
-static void copy_rows(const plan *p, dt_dtype dtype, int64_t rows, int64_t columns, const char *from,
-                      int64_t sr, int64_t sc, char *to, int64_t ld) {
+static void copy_rows(const plan *p, dt_dtype dtype, int64_t rows, int64_t columns,
+                      const char *from, int64_t sr, int64_t sc, char *to, int64_t ld) {
     int64_t item = (int64_t)dt_dtype_size(dtype), sum_item = (int64_t)dt_dtype_size(p->sum);
     for (int64_t r = 0; r < rows; r++)
         dt__gemm_gather(columns, to + r * ld * sum_item, p->sum, from + r * sr * item, sc, dtype);
@@ -167,14 +172,16 @@ static const void *packed_at(const dt__gemm_job *j, int64_t column) {
 
 /* Packs b [k0.., kc] x [n0.., nc]. */
 static void pack_columns(const dt__gemm_job *j, const plan *p, int64_t k0, int64_t kc, int64_t n0,
-                       int64_t nc, char *scratch, char *to) {
+                         int64_t nc, char *scratch, char *to) {
     const dt__gemm_ops *ops = dt__gemm_ops_now(p->sum);
     const char *b = element(j->b, j->dtype, k0 * j->sbk + n0 * j->sbn);
     int64_t sbk = j->sbk, sbn = j->sbn;
     if (p->widen_b) {
         bool by_k = sbk == 1 && sbn != 1; /* keep the direction in which b is contiguous */
-        if (by_k) copy_rows(p, j->dtype, nc, kc, b, sbn, sbk, scratch + p->wide, kc);
-        else copy_rows(p, j->dtype, kc, nc, b, sbk, sbn, scratch + p->wide, nc);
+        if (by_k)
+            copy_rows(p, j->dtype, nc, kc, b, sbn, sbk, scratch + p->wide, kc);
+        else
+            copy_rows(p, j->dtype, kc, nc, b, sbk, sbn, scratch + p->wide, nc);
         b = scratch + p->wide;
         sbk = by_k ? 1 : nc;
         sbn = by_k ? kc : 1;
@@ -193,7 +200,7 @@ static void pack_block(const dt__gemm_job *j, const plan *p, const block *at, ch
     }
 }
 
-/* ---- the product ---------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 static dt__gemm_end end_at(const dt__gemm_job *j, int64_t m0, int64_t n0) {
     dt__gemm_end end = j->end;
@@ -292,7 +299,7 @@ static void float_block(const dt__gemm_job *j, const plan *p, block *at, char *s
     if (p->keep_c) put_rows(j, p, at);
 }
 
-/* ---- integers ------------------------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 #define FINISH_INTS(type)                                                                          \
     for (int64_t i = 0; i < at->mc; i++)                                                           \
@@ -309,10 +316,14 @@ static void finish_ints(const dt__gemm_job *j, const block *at) {
     if (!needs_finish(&end)) return;
     uint64_t alpha = (uint64_t)(int64_t)end.alpha, beta = (uint64_t)(int64_t)end.beta;
     switch (dt_dtype_size(j->dtype)) { /* modulo 2^bits, signs do not matter */
-    case 1: FINISH_INTS(uint8_t) break;
-    case 2: FINISH_INTS(uint16_t) break;
-    case 4: FINISH_INTS(uint32_t) break;
-    default: FINISH_INTS(uint64_t) break;
+    case 1:
+        FINISH_INTS(uint8_t) break;
+    case 2:
+        FINISH_INTS(uint16_t) break;
+    case 4:
+        FINISH_INTS(uint32_t) break;
+    default:
+        FINISH_INTS(uint64_t) break;
     }
 }
 
@@ -348,20 +359,25 @@ void dt__gemm_run(const dt__gemm_job *j, void *scratch) {
         at.nc = lesser(p.nc, j->n - at.n0);
         for (at.m0 = 0; at.m0 < j->m; at.m0 += at.mc) {
             at.mc = lesser(p.mc, j->m - at.m0);
-            if (p.is_float) float_block(j, &p, &at, scratch);
-            else int_block(j, &p, &at, scratch);
+            if (p.is_float)
+                float_block(j, &p, &at, scratch);
+            else
+                int_block(j, &p, &at, scratch);
         }
     }
 }
 
-/* ---- estimates ------------------------------------------------------------------------------------------ */
+/* ---- estimates ------------------------------------------------------------------------------- */
 
 double dt__gemm_cost_ns(dt_dtype dtype, double m, double n, double k) {
-    /* Operations (a product and a sum are two) in a nanosecond, measured on one core of a server. */
+    /* Operations (a product and a sum are two) in a nanosecond, measured on one core of a server.
+     */
     static const double f32[DT_CPU_LEVELS] = {18, 70, 140};
     double rate = f32[dt_cpu_level_now()];
-    if (dtype == DT_F64) rate /= 2;
-    else if (!dt_dtype_is_float(dtype)) rate /= (double)(dt_dtype_size(dtype) * 2);
+    if (dtype == DT_F64)
+        rate /= 2;
+    else if (!dt_dtype_is_float(dtype))
+        rate /= (double)(dt_dtype_size(dtype) * 2);
     double item = (double)dt_dtype_size(dtype);
     double compute = 2 * m * n * k / rate, stream = item * (n * k + m * k + m * n) / 25;
     return 150 + (compute > stream ? compute : stream);

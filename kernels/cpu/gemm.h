@@ -2,11 +2,11 @@
  *
  * Two forms, both compiled for every instruction set (simd/gemm_*.c):
  *   dot    out[i][j] = x row i . w row j, both contiguous along k.  Streams w once, for few rows.
- *   panel  out += a @ b for a b that lies in panels: `width` columns next to each other for every k.
- *          gemm.c cuts a product of any size, layout and float type into such calls.
+ *   panel  out += a @ b for a b that lies in panels: `width` columns next to each other for every
+ *          k. gemm.c cuts a product of any size, layout and float type into such calls.
  *
- * I1: the order of the additions that make one element depends on k and the form alone: not on m, n, the
- *     row's or column's place, the blocks, or the threads.
+ * I1: the order of the additions that make one element depends on k and the form alone: not on m,
+ *     n, the row's or column's place, the blocks, or the threads.
  * I2: `scratch` is 64-byte aligned and belongs to one part.
  */
 #ifndef DT_KERNELS_CPU_GEMM_H

@@ -3,16 +3,17 @@
  * A call is seen as a batch of products of matrices; each takes one of three forms:
  *   DOT   few rows against many that lie contiguous along k: every weight is read once, as it lies
  *   GEMM  blocks and panels (gemm.c), b's panels kept between calls where b is a weight (packed.h)
- *   DNN   oneDNN: halves, which it computes on matrix units
- * f32 and f64 use our own code throughout: measured beside oneDNN it is as fast (and faster where it matters
- * most, with few rows), needs no compiling of each new shape (0.5 ms and more there), and gives an element the
- * same bits however many rows, columns and threads there are.
+ *   DNN   oneDNN: halves, which it computes on matrix units, and large products of f32
+ * Else our own code is used: oneDNN compiles each new size (0.5 ms and more), which only large
+ * products are worth; ours is faster up to 256 x 256 x 256 and with few rows, and gives an element
+ * the same bits however many rows, columns and threads there are.
  *
  * A product that is high and narrow is computed as its transpose, so that the few rows come first.
  *
- * I1: the form follows from types, sizes and strides (not pointers): parts, scratch_bytes and run agree on it.
- * I2: units (batch x rows x columns) are cut for the number of parts, which changes no bit with DOT and GEMM;
- *     with DNN the cut depends on the sizes alone.
+ * I1: the form follows from types, sizes and strides (not pointers): parts, scratch_bytes and run
+ *     agree on it.
+ * I2: units (batch x rows x columns) are cut for the number of parts, which changes no bit with
+ *     DOT and GEMM; with DNN the cut depends on the sizes alone.
  * I3: one row gives the same bits alone and among up to FEW rows.
  *
  * Params of matmul: f[0] alpha, f[1] beta. linear has none.
@@ -27,12 +28,17 @@
 #include "runtime/kernel.h"
 
 enum {
-    FEW = 12,               /* rows that DOT takes */
-    DNN_CELL = 256,         /* rows or columns of a unit, about */
+    FEW = 12,             /* rows that DOT takes */
+    DNN_ROWS = 128,       /* of a unit: fewer cost time, for oneDNN packs b for each unit; */
+    DNN_ROWS_LARGE = 256, /* ... of large products */
+    DNN_UNITS_MAX = 16,
     PACKED_AT_ONCE = 64,    /* blocks of columns in one job */
     PACKED_ROWS_MAX = 1024, /* with more rows packing costs nothing, compared */
 };
-#define DNN_WORK_MIN ((double)(1 << 21))     /* products of numbers: below, calling costs more than it saves */
+/* Products of numbers from which on oneDNN pays for its compiling of new sizes. */
+#define DNN_HALF_WORK_MIN ((double)(1 << 21))
+#define DNN_F32_WORK_MIN ((double)(1 << 27))
+#define DNN_WEIGHTS_WORK_MIN ((double)(1 << 30)) /* linear: sizes change from call to call */
 #define PACKED_ELEMENTS_MIN (1 << 15)
 #define SPLIT_NS_MIN 100e3
 #define PART_NS_MIN 50e3
@@ -41,7 +47,7 @@ typedef enum form { FORM_GEMM, FORM_DOT, FORM_DNN } form;
 enum { A, B, C, BIAS, OPERANDS };
 
 typedef struct problem {
-    dt__gemm_job job; /* sizes, strides, end; pointers are those of the first product */
+    dt__gemm_job job;   /* sizes, strides, end; pointers are those of the first product */
     const dt_tensor *b; /* whose matrix job.b is */
     form form;
     bool packed;
@@ -52,7 +58,7 @@ typedef struct problem {
     int64_t grid_m, grid_n, align_n;
 } problem;
 
-/* ---- from a call to a problem ----------------------------------------------------------------------------- */
+/* ---- from a call to a problem ---------------------------------------------------------------- */
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -89,14 +95,21 @@ static bool dnn_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_
            (row_stride == 1 && column_stride >= rows);
 }
 
-static bool dnn_takes(const dt__gemm_job *j) {
-    if (j->dtype != DT_F16 && j->dtype != DT_BF16) return false;
-    if ((double)j->m * (double)j->n * (double)j->k < DNN_WORK_MIN) return false;
+static bool dnn_size(const dt__gemm_job *j, bool weights) {
+    double work = (double)j->m * (double)j->n * (double)j->k;
+    if (j->dtype == DT_F16 || j->dtype == DT_BF16)
+        return work >= DNN_HALF_WORK_MIN && dt_cpu_level_now() == DT_CPU_AVX512;
+    return j->dtype == DT_F32 && work >= (weights ? DNN_WEIGHTS_WORK_MIN : DNN_F32_WORK_MIN) &&
+           j->m >= DNN_ROWS && j->n >= 64 && j->k >= 64 && dt_cpu_level_now() == dt_cpu_best();
+}
+
+static bool dnn_takes(const dt__gemm_job *j, bool weights) {
+    if (!dnn_size(j, weights)) return false;
     bool plain_bias = !j->end.bias || (j->end.beta == 1.0 && j->end.bias_m == 0 &&
                                        (j->end.bias_n == 1 || j->n == 1));
     return j->end.alpha == 1.0 && plain_bias && j->scn == 1 && j->scm >= j->n &&
            dnn_layout(j->m, j->k, j->sam, j->sak) && dnn_layout(j->k, j->n, j->sbk, j->sbn) &&
-           dt_cpu_level_now() == DT_CPU_AVX512 && dt__dnn_has(j->dtype);
+           dt__dnn_has(j->dtype);
 }
 
 static bool b_is_shared(const problem *p) {
@@ -105,12 +118,11 @@ static bool b_is_shared(const problem *p) {
     return true;
 }
 
-static void choose_form(problem *p, const dt_tensor *a) {
+static void choose_form(problem *p, const dt_tensor *a, bool weights) {
     dt__gemm_job *j = &p->job;
     bool wide = j->dtype == DT_F32 || j->dtype == DT_F64;
-    p->form = FORM_GEMM;
-    if (dnn_takes(j)) p->form = FORM_DNN;
-    if (!wide || j->k == 0) return;
+    p->form = dnn_takes(j, weights) ? FORM_DNN : FORM_GEMM;
+    if (!wide || j->k == 0 || p->form == FORM_DNN) return;
     if (j->n < j->m && j->n <= FEW) swap_operands(p, a);
     if (j->m <= FEW && (j->sbk == 1 || j->n <= FEW)) p->form = FORM_DOT;
     p->packed = p->form == FORM_GEMM && j->dtype == DT_F32 && j->m <= PACKED_ROWS_MAX &&
@@ -140,12 +152,17 @@ static void problem_matmul(const dt_call *call, problem *p) {
     int r = p->rank = c->rank - 2;
     DT_DEBUG_ASSERT(a->rank == c->rank && b->rank == c->rank);
     fill_common(p, a, b, c);
-    p->job = (dt__gemm_job){
-        .dtype = (dt_dtype)c->dtype, .m = c->shape[r], .n = c->shape[r + 1], .k = a->shape[r + 1],
-        .sam = a->strides[r], .sak = a->strides[r + 1],
-        .sbk = b->strides[r], .sbn = b->strides[r + 1],
-        .scm = c->strides[r], .scn = c->strides[r + 1],
-        .end = {.alpha = call->params.f[0], .beta = call->params.f[1]}};
+    p->job = (dt__gemm_job){.dtype = (dt_dtype)c->dtype,
+                            .m = c->shape[r],
+                            .n = c->shape[r + 1],
+                            .k = a->shape[r + 1],
+                            .sam = a->strides[r],
+                            .sak = a->strides[r + 1],
+                            .sbk = b->strides[r],
+                            .sbn = b->strides[r + 1],
+                            .scm = c->strides[r],
+                            .scn = c->strides[r + 1],
+                            .end = {.alpha = call->params.f[0], .beta = call->params.f[1]}};
     if (has_bias(call)) {
         const dt_tensor *bias = dt_call_in(call, 2);
         p->strides[BIAS] = bias->strides;
@@ -154,31 +171,39 @@ static void problem_matmul(const dt_call *call, problem *p) {
         p->job.end.bias_n = bias->strides[r + 1];
     }
     settle_strides(&p->job);
-    choose_form(p, a);
+    choose_form(p, a, false);
 }
 
 static void problem_linear(const dt_call *call, problem *p) {
     const dt_tensor *c = dt_call_out(call, 0), *x = dt_call_in(call, 0), *w = dt_call_in(call, 1);
     p->rank = 0;
     fill_common(p, x, w, c);
-    p->job = (dt__gemm_job){
-        .dtype = (dt_dtype)c->dtype, .m = c->shape[0], .n = c->shape[1], .k = x->shape[1],
-        .sam = x->strides[0], .sak = x->strides[1], .sbk = w->strides[1], .sbn = w->strides[0],
-        .scm = c->strides[0], .scn = c->strides[1], .end = {.alpha = 1, .beta = 1}};
+    p->job = (dt__gemm_job){.dtype = (dt_dtype)c->dtype,
+                            .m = c->shape[0],
+                            .n = c->shape[1],
+                            .k = x->shape[1],
+                            .sam = x->strides[0],
+                            .sak = x->strides[1],
+                            .sbk = w->strides[1],
+                            .sbn = w->strides[0],
+                            .scm = c->strides[0],
+                            .scn = c->strides[1],
+                            .end = {.alpha = 1, .beta = 1}};
     if (has_bias(call)) {
         p->job.end.bias = dt_call_in(call, 2);
         p->job.end.bias_n = dt_call_in(call, 2)->strides[0];
     }
     settle_strides(&p->job);
-    choose_form(p, x);
+    choose_form(p, x, true);
 }
 
-/* ---- cutting into units ------------------------------------------------------------------------------------ */
+/* ---- cutting into units ---------------------------------------------------------------------- */
 
 static double problem_cost(const problem *p) {
     const dt__gemm_job *j = &p->job;
     double m = (double)j->m, n = (double)j->n, k = (double)j->k;
-    if (p->form == FORM_DNN) return (double)p->batch * (1500 + 2 * m * n * k / 500);
+    if (p->form == FORM_DNN && j->dtype != DT_F32)
+        return (double)p->batch * (1500 + 2 * m * n * k / 500);
     return (double)p->batch * dt__gemm_cost_ns(j->dtype, m, n, k);
 }
 
@@ -188,9 +213,8 @@ static void cut(problem *p, int parts) {
     p->grid_m = p->grid_n = 1;
     p->align_n = p->packed ? DT__GEMM_BLOCK : 32;
     if (p->form == FORM_DNN) { /* by size alone: oneDNN's bits may depend on it */
-        p->align_n = 64;
-        p->grid_n = greater(1, lesser(8, j->n / DNN_CELL));
-        p->grid_m = greater(1, lesser(8 / p->grid_n, j->m / DNN_CELL));
+        int64_t rows = j->m >= 4 * DNN_ROWS_LARGE ? DNN_ROWS_LARGE : DNN_ROWS;
+        p->grid_m = greater(1, lesser(DNN_UNITS_MAX, j->m / rows));
         return;
     }
     if (p->batch == 0 || parts <= p->batch) return;
@@ -250,7 +274,7 @@ static size_t part_scratch(const problem *p) {
     return align_up(most);
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static const char *moved(const void *base, const dt__gemm_job *j, int64_t elements) {
     return base ? (const char *)base + elements * (int64_t)dt_dtype_size(j->dtype) : NULL;
@@ -334,7 +358,8 @@ static void run_packed(const problem *p, const dt__gemm_job *whole, char *scratc
     }
 }
 
-/* By our own code, with memory of its own: for the rare product that oneDNN turned out not to have. */
+/* By our own code, with memory of its own: for the rare product that oneDNN turned out not to
+ * have. */
 static dt_status run_own(const dt__gemm_job *j) {
     size_t bytes = dt__gemm_scratch(j);
     void *scratch = dt_bytes_alloc(bytes);
@@ -346,8 +371,15 @@ static dt_status run_own(const dt__gemm_job *j) {
 }
 
 static dt_status run_dnn(const dt__gemm_job *j) {
-    dt__dnn_product product = {.m = j->m, .n = j->n, .k = j->k, .sam = j->sam, .sak = j->sak,
-                               .sbk = j->sbk, .sbn = j->sbn, .scm = j->scm, .dtype = j->dtype,
+    dt__dnn_product product = {.m = j->m,
+                               .n = j->n,
+                               .k = j->k,
+                               .sam = j->sam,
+                               .sak = j->sak,
+                               .sbk = j->sbk,
+                               .sbn = j->sbn,
+                               .scm = j->scm,
+                               .dtype = j->dtype,
                                .bias = j->end.bias != NULL};
     dt_status status = dt__dnn_run(&product, j->a, j->b, j->end.bias, j->c);
     return status == DT_E_NOT_IMPLEMENTED ? run_own(j) : status;
@@ -360,9 +392,12 @@ static dt_status run_unit(const problem *p, int64_t unit, char *scratch) {
     if (at.m == 0 || at.n == 0) return DT_OK;
     dt__gemm_job j = job_cell(&whole, &at);
     if (p->form == FORM_DNN) return run_dnn(&j);
-    if (p->form == FORM_DOT) run_dot(&j, scratch);
-    else if (p->packed) run_packed(p, &j, scratch);
-    else dt__gemm_run(&j, scratch);
+    if (p->form == FORM_DOT)
+        run_dot(&j, scratch);
+    else if (p->packed)
+        run_packed(p, &j, scratch);
+    else
+        dt__gemm_run(&j, scratch);
     return DT_OK;
 }
 

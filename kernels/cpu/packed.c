@@ -1,18 +1,22 @@
 /* packed.c: the table of packed weights.
  *
- * One table for the process behind one lock, which is held for look-ups only, never while packing: two
- * threads may pack the same block at once, and the second throws its copy away.  A block is packed the
- * second time that it is asked for; first times are noted in a small table of hashes.
+ * One table for the process behind one lock, which is held for look-ups only, never while packing:
+ * two threads may pack the same block at once, and the second throws its copy away.  A block is
+ * packed the second time that it is asked for; first times are noted in a small table of hashes.
  *
- *   asked once (a hash) --asked again--> packed, in the table --storage changes or dies--> out of the table
- *                                             |--table full, idle for long--> out of the table
+ *   asked once (a hash) --asked again--> packed, in the table
+ *     --storage changes or dies--> out of the table
+ *     --table full, and idle for long--> out of the table
  *
- * When the table is full, only a copy that was idle for several rounds of look-ups makes room: weights
- * that are cycled through and do not all fit would otherwise be packed again at every call.
+ * When the table is full, only a copy that was idle for several rounds of look-ups makes room:
+ * weights that are cycled through and do not all fit would otherwise be packed again at every
+ * call.
  *
- * I1: an entry in the table equals the bytes of its storage: the storage is marked `derived` before the
- *     copy is made, under a reader's right to the bytes, and drop() runs before a writer starts.
- * I2: an entry holds no reference to its storage; drop() runs before the storage's memory is reused.
+ * I1: an entry in the table equals the bytes of its storage: the storage is marked `derived`
+ *     before the copy is made, under a reader's right to the bytes, and drop() runs before a
+ *     writer starts.
+ * I2: an entry holds no reference to its storage; drop() runs before the storage's memory is
+ *     reused.
  * I3: storages that an outsider may write (external) have no entries.
  * I4: the lock is a leaf, and fork holds it.
  */
@@ -34,7 +38,7 @@
 struct dt__packed {
     _Atomic(uint32_t) refs;
     uint32_t version;
-    int32_t width; /* of a panel: another instruction set is another copy */
+    int32_t width;       /* of a panel: another instruction set is another copy */
     dt_storage *storage; /* borrowed: for comparing only */
     dt__packed_key key;
     uint64_t last_use;
@@ -69,20 +73,26 @@ static uint64_t hash_of(const dt_storage *s, const dt__packed_key *key) {
     return mix(h, (uint64_t)key->sbn);
 }
 
-/* ---- the table, under the lock --------------------------------------------------------------------------- */
+/* ---- the table, under the lock --------------------------------------------------------------- */
 
 static void use_unlink(dt__packed *p) {
-    if (p->older) p->older->newer = p->newer;
-    else table.oldest = p->newer;
-    if (p->newer) p->newer->older = p->older;
-    else table.newest = p->older;
+    if (p->older)
+        p->older->newer = p->newer;
+    else
+        table.oldest = p->newer;
+    if (p->newer)
+        p->newer->older = p->older;
+    else
+        table.newest = p->older;
 }
 
 static void use_link_newest(dt__packed *p) {
     p->older = table.newest;
     p->newer = NULL;
-    if (table.newest) table.newest->newer = p;
-    else table.oldest = p;
+    if (table.newest)
+        table.newest->newer = p;
+    else
+        table.oldest = p;
     table.newest = p;
     p->last_use = table.clock;
 }
@@ -128,7 +138,7 @@ static bool seen_before(const dt_storage *s, uint64_t hash) {
     return false;
 }
 
-/* ---- entries --------------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 void dt__packed_release(dt__packed *p) {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1) return;
@@ -184,7 +194,8 @@ static dt__packed *make(dt_storage *s, const dt__packed_key *key) {
     return p;
 }
 
-/* Puts p into the table, or finds that another thread was faster. The caller's reference is kept. */
+/* Puts p into the table, or finds that another thread was faster. The caller's reference is kept.
+ */
 static void publish(dt__packed *p, uint64_t hash) {
     dt__packed *gone = NULL;
     pthread_mutex_lock(&lock);

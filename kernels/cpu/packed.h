@@ -1,8 +1,9 @@
 /* packed.h: packed copies of weights, kept from call to call.
  *
- * A product with more than a few rows reads b in panels (gemm.h).  Where b is the same storage again and
- * again, as weights are, the panels are kept: blocks of DT__GEMM_BLOCK columns, made when a block is asked
- * for the second time.  A copy never outlives the bytes it was made of (dt_storage.derived).
+ * A product with more than a few rows reads b in panels (gemm.h).  Where b is the same storage
+ * again and again, as weights are, the panels are kept: blocks of DT__GEMM_BLOCK columns, made
+ * when a block is asked for the second time.  A copy never outlives the bytes it was made of
+ * (dt_storage.derived).
  */
 #ifndef DT_KERNELS_CPU_PACKED_H
 #define DT_KERNELS_CPU_PACKED_H
@@ -20,7 +21,7 @@ typedef struct dt__packed_key {
 
 /* A retained copy of these columns, or NULL: not kept (yet). The caller reads the storage now. */
 dt__packed *dt__packed_acquire(dt_storage *storage, const dt__packed_key *key);
-void dt__packed_release(dt__packed *packed); /* NULL passes through */
+void dt__packed_release(dt__packed *packed);           /* NULL passes through */
 const void *dt__packed_data(const dt__packed *packed); /* NULL passes through */
 
 typedef struct dt__packed_stats {

@@ -1,4 +1,5 @@
-/* kernel_call.h: for tests of kernels: tensors with given values, and calls run in any number of parts. */
+/* kernel_call.h: for tests of kernels: tensors with given values, and calls run in any number of
+ * parts. */
 #ifndef DT_TESTS_KERNEL_CALL_H
 #define DT_TESTS_KERNEL_CALL_H
 
@@ -38,8 +39,10 @@ static inline void kc_store(const dt_tensor *t, int64_t offset, double value) {
 
 /* A number that every dtype holds: quarters for floats, small integers else. */
 static inline double kc_number(dt_dtype dtype) {
-    if (!dt_dtype_is_float(dtype)) return (double)(int64_t)(kc_random() % 200) - (dtype == DT_U8 ? 0 : 100);
-    if (dtype == DT_F32 || dtype == DT_F64) return (double)(int64_t)(kc_random() % 20001) / 10000 - 1;
+    if (!dt_dtype_is_float(dtype))
+        return (double)(int64_t)(kc_random() % 200) - (dtype == DT_U8 ? 0 : 100);
+    if (dtype == DT_F32 || dtype == DT_F64)
+        return (double)(int64_t)(kc_random() % 20001) / 10000 - 1;
     return (double)(int64_t)(kc_random() % 17) / 4 - 2;
 }
 
@@ -47,7 +50,8 @@ static inline double kc_number(dt_dtype dtype) {
 typedef enum kc_layout { KC_PLAIN, KC_TRANSPOSED, KC_GAPS, KC_REVERSED_DIMS, KC_LAYOUTS } kc_layout;
 
 /* A tensor of the shape with random values; `gap` elements of NaN (or 77) around and between. */
-static inline dt_tensor *kc_tensor(dt_dtype dtype, int rank, const int64_t *shape, kc_layout layout) {
+static inline dt_tensor *kc_tensor(dt_dtype dtype, int rank, const int64_t *shape,
+                                   kc_layout layout) {
     int64_t strides[DT_RANK_MAX], size = 1;
     int order[DT_RANK_MAX]; /* from the innermost */
     for (int d = 0; d < rank; d++) order[d] = rank - 1 - d;
@@ -79,7 +83,8 @@ static inline dt_tensor *kc_tensor(dt_dtype dtype, int rank, const int64_t *shap
 }
 
 /* The same values with other metadata; takes t. */
-static inline dt_tensor *kc_view(dt_tensor *t, int rank, const int64_t *shape, const int64_t *strides) {
+static inline dt_tensor *kc_view(dt_tensor *t, int rank, const int64_t *shape,
+                                 const int64_t *strides) {
     dt_tensor *view;
     KC_OK(dt_tensor_new_view(t, (dt_dtype)t->dtype, rank, shape, strides, t->offset, &view));
     dt_tensor_release(t);
@@ -90,7 +95,7 @@ static inline int64_t kc_at2(const dt_tensor *t, int64_t i, int64_t j) {
     return t->offset + i * t->strides[t->rank - 2] + j * t->strides[t->rank - 1];
 }
 
-/* ---- running ---------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct kc_thread {
     const dt_call *call;
@@ -119,8 +124,10 @@ static inline void kc_run(const dt_call *call, int parts, bool threads) {
     ck_assert_int_le(parts, 64);
     for (int i = 0; i < parts; i++) {
         part[i] = (kc_thread){call, {i, parts, scratch, bytes}, DT_OK};
-        if (threads) ck_assert_int_eq(pthread_create(&id[i], NULL, kc_run_part, &part[i]), 0);
-        else kc_run_part(&part[i]);
+        if (threads)
+            ck_assert_int_eq(pthread_create(&id[i], NULL, kc_run_part, &part[i]), 0);
+        else
+            kc_run_part(&part[i]);
     }
     for (int i = 0; i < parts; i++) {
         if (threads) pthread_join(id[i], NULL);

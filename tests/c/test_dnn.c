@@ -1,5 +1,6 @@
-/* Tests of kernels/cpu/dnn.c: products by oneDNN beside loops in double, on one thread each, with the user's
- * OpenMP settings left alone. Without fast code for a type on this CPU its tests are empty. */
+/* Tests of kernels/cpu/dnn.c: products by oneDNN beside loops in double, on one thread each, with
+ * the user's OpenMP settings left alone. Without fast code for a type on this CPU its tests are
+ * empty. */
 #include <dirent.h>
 #include <dlfcn.h>
 
@@ -13,15 +14,23 @@ typedef struct operands {
     dt__dnn_product product;
 } operands;
 
-static operands operands_of(dt_dtype dtype, int64_t m, int64_t n, int64_t k, int layout, bool bias) {
+static operands operands_of(dt_dtype dtype, int64_t m, int64_t n, int64_t k, int layout,
+                            bool bias) {
     int64_t a[2] = {m, k}, b[2] = {k, n}, c[2] = {m, n}, row[1] = {n};
     operands o = {.a = kc_tensor(dtype, 2, a, layout & 1 ? KC_TRANSPOSED : KC_PLAIN),
                   .b = kc_tensor(dtype, 2, b, layout & 2 ? KC_TRANSPOSED : KC_PLAIN),
                   .c = kc_tensor(dtype, 2, c, KC_PLAIN)};
     if (bias) o.bias = kc_tensor(dtype, 1, row, KC_PLAIN);
-    o.product = (dt__dnn_product){.m = m, .n = n, .k = k, .sam = o.a->strides[0], .sak = o.a->strides[1],
-                                  .sbk = o.b->strides[0], .sbn = o.b->strides[1], .scm = o.c->strides[0],
-                                  .dtype = dtype, .bias = bias};
+    o.product = (dt__dnn_product){.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .sam = o.a->strides[0],
+                                  .sak = o.a->strides[1],
+                                  .sbk = o.b->strides[0],
+                                  .sbn = o.b->strides[1],
+                                  .scm = o.c->strides[0],
+                                  .dtype = dtype,
+                                  .bias = bias};
     return o;
 }
 
@@ -99,7 +108,8 @@ START_TEST(threads_come_and_go) {
     _Atomic(int) failures = 0;
     for (int round = 0; round < 3; round++) {
         pthread_t id[3];
-        for (int i = 0; i < 3; i++) ck_assert_int_eq(pthread_create(&id[i], NULL, worker, &failures), 0);
+        for (int i = 0; i < 3; i++)
+            ck_assert_int_eq(pthread_create(&id[i], NULL, worker, &failures), 0);
         for (int i = 0; i < 3; i++) pthread_join(id[i], NULL);
     }
     ck_assert_int_eq(failures, 0);

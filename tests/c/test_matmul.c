@@ -1,10 +1,10 @@
-/* Tests of kernels/cpu/matmul.c: matmul and linear over types, layouts, sizes, parts and instruction sets,
- * beside loops in double (in integers modulo 2^64 for the integer types). */
+/* Tests of kernels/cpu/matmul.c: matmul and linear over types, layouts, sizes, parts and
+ * instruction sets, beside loops in double (in integers modulo 2^64 for the integer types). */
 #include "kernel_call.h"
 
 extern const dt_kernel dt_kernel_matmul, dt_kernel_linear;
 
-/* ---- reference -------------------------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 typedef struct sum {
     double value, size; /* size: the same with absolute values, for the tolerance */
@@ -23,7 +23,8 @@ static sum element(const dt_call *call, int64_t a0, int64_t b0, int64_t bias0, i
         double y = kc_load(b, b0 + (linear ? kc_at2(b, j, p) : kc_at2(b, p, j)));
         s.value += x * y;
         s.size += fabs(x * y);
-        if (!dt_dtype_is_float((dt_dtype)a->dtype)) s.integer += (uint64_t)(int64_t)x * (uint64_t)(int64_t)y;
+        if (!dt_dtype_is_float((dt_dtype)a->dtype))
+            s.integer += (uint64_t)(int64_t)x * (uint64_t)(int64_t)y;
     }
     s.value *= alpha;
     s.size *= fabs(alpha);
@@ -38,10 +39,12 @@ static sum element(const dt_call *call, int64_t a0, int64_t b0, int64_t bias0, i
     return s;
 }
 
-static void check_element(dt_dtype dtype, double got, sum want, const char *what, int64_t i, int64_t j) {
+static void check_element(dt_dtype dtype, double got, sum want, const char *what, int64_t i,
+                          int64_t j) {
     if (!dt_dtype_is_float(dtype)) {
         char bytes[8];
-        dt_scalar_store((dt_scalar){.category = DT_CAT_INT, .i = (int64_t)want.integer}, dtype, bytes);
+        dt_scalar_store((dt_scalar){.category = DT_CAT_INT, .i = (int64_t)want.integer}, dtype,
+                        bytes);
         double value = dt_scalar_f64(dt_scalar_load(dtype, bytes));
         ck_assert_msg(got == value, "%s [%d, %d]: %g, not %g", what, (int)i, (int)j, got, value);
         return;
@@ -50,7 +53,10 @@ static void check_element(dt_dtype dtype, double got, sum want, const char *what
         ck_assert_msg(isnan(got), "%s [%d, %d]: %g, not NaN", what, (int)i, (int)j, got);
         return;
     }
-    double rounding = dtype == DT_F64 ? 0 : dtype == DT_F32 ? 6e-8 : dtype == DT_F16 ? 4.9e-4 : 3.92e-3;
+    double rounding = dtype == DT_F64   ? 0
+                      : dtype == DT_F32 ? 6e-8
+                      : dtype == DT_F16 ? 4.9e-4
+                                        : 3.92e-3;
     double summing = dtype == DT_F64 ? 4e-15 : 4e-7;
     double tolerance = rounding * fabs(want.value) + summing * want.size + 1e-30;
     if (dtype == DT_F16) tolerance += 3e-8; /* denormals */
@@ -85,9 +91,16 @@ static void check_call(const dt_call *call, bool linear, const char *what) {
     }
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
-typedef enum bias_kind { NO_BIAS, BIAS_MATRIX, BIAS_ROW, BIAS_COLUMN, BIAS_NUMBER, BIAS_KINDS } bias_kind;
+typedef enum bias_kind {
+    NO_BIAS,
+    BIAS_MATRIX,
+    BIAS_ROW,
+    BIAS_COLUMN,
+    BIAS_NUMBER,
+    BIAS_KINDS
+} bias_kind;
 
 typedef struct setup {
     dt_dtype dtype;
@@ -136,23 +149,26 @@ static void linear_call(dt_call *call, const setup *s) {
 static void run_and_check(const setup *s, bool linear, int parts) {
     dt_call call;
     char what[200];
-    if (linear) linear_call(&call, s);
-    else matmul_call(&call, s);
+    if (linear)
+        linear_call(&call, s);
+    else
+        matmul_call(&call, s);
     snprintf(what, sizeof what, "%s %s %s %dx%dx%d layouts %d%d%d bias %d parts %d",
              linear ? "linear" : "matmul", dt_dtype_table[s->dtype].name,
-             dt_cpu_level_name(dt_cpu_level_now()), (int)s->m, (int)s->n, (int)s->k, s->a, s->b, s->c,
-             s->bias, parts);
+             dt_cpu_level_name(dt_cpu_level_now()), (int)s->m, (int)s->n, (int)s->k, s->a, s->b,
+             s->c, s->bias, parts);
     kc_run(&call, parts, false);
     check_call(&call, linear, what);
     dt_call_fini(&call);
 }
 
-static const dt_dtype dtypes[] = {DT_U8, DT_I8, DT_I16, DT_I32, DT_I64, DT_F16, DT_BF16, DT_F32, DT_F64};
+static const dt_dtype dtypes[] = {DT_U8,  DT_I8,   DT_I16, DT_I32, DT_I64,
+                                  DT_F16, DT_BF16, DT_F32, DT_F64};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 /* Sizes around the edges of tiles, vectors, panels, groups of rows, and of what goes to oneDNN. */
 static const int64_t sizes[][3] = {
-    {1, 1, 1},   {1, 1, 9},   {1, 33, 17},  {33, 1, 17}, {7, 3, 5},    {3, 40, 33},  {12, 17, 16},
+    {1, 1, 1},   {1, 1, 9},   {1, 33, 17},  {33, 1, 17}, {7, 3, 5},    {3, 40, 33},   {12, 17, 16},
     {13, 31, 8}, {8, 70, 40}, {30, 64, 31}, {29, 7, 64}, {57, 129, 3}, {15, 257, 20}, {100, 12, 33},
     {0, 3, 2},   {3, 0, 2},   {3, 4, 0},    {40, 33, 0}, {0, 0, 0},
 };
@@ -164,10 +180,16 @@ START_TEST(every_type_layout_and_size) {
         for (int z = 0; z < SIZES; z++) {
             for (int l = 0; l < KC_LAYOUTS * KC_LAYOUTS; l++) {
                 int turn = z * 7 + l;
-                setup s = {.dtype = dtype, .m = sizes[z][0], .n = sizes[z][1], .k = sizes[z][2],
-                           .a = (kc_layout)(l % KC_LAYOUTS), .b = (kc_layout)(l / KC_LAYOUTS),
-                           .c = (kc_layout)(turn % KC_LAYOUTS), .bias = (bias_kind)(turn % BIAS_KINDS),
-                           .alpha = turn % 3 ? 1 : -2, .beta = turn % 2 ? 1 : 3};
+                setup s = {.dtype = dtype,
+                           .m = sizes[z][0],
+                           .n = sizes[z][1],
+                           .k = sizes[z][2],
+                           .a = (kc_layout)(l % KC_LAYOUTS),
+                           .b = (kc_layout)(l / KC_LAYOUTS),
+                           .c = (kc_layout)(turn % KC_LAYOUTS),
+                           .bias = (bias_kind)(turn % BIAS_KINDS),
+                           .alpha = turn % 3 ? 1 : -2,
+                           .beta = turn % 2 ? 1 : 3};
                 run_and_check(&s, false, 1 + turn % 3);
                 run_and_check(&s, true, 1 + turn % 3);
             }
@@ -178,16 +200,24 @@ END_TEST
 
 /* Sizes beyond one block of rows, columns and k; halves large enough for oneDNN. */
 START_TEST(larger_than_a_block) {
-    static const int64_t large[][3] = {{350, 20, 300}, {20, 400, 520}, {130, 140, 150}, {14, 900, 260}};
+    static const int64_t large[][3] = {
+        {350, 20, 300}, {20, 400, 520}, {130, 140, 150}, {14, 900, 260}};
     dt_dtype dtype = dtypes[_i];
     KC_FOR_EACH_ISA(level) {
         for (int z = 0; z < 4; z++) {
             for (int turn = 0; turn < 4; turn++) {
-                setup s = {.dtype = dtype, .m = large[z][0], .n = large[z][1], .k = large[z][2],
-                           .a = (kc_layout)(turn % 3), .b = (kc_layout)((turn + 1) % 2),
+                setup s = {.dtype = dtype,
+                           .m = large[z][0],
+                           .n = large[z][1],
+                           .k = large[z][2],
+                           .a = (kc_layout)(turn % 3),
+                           .b = (kc_layout)((turn + 1) % 2),
                            .c = turn == 3 ? KC_TRANSPOSED : KC_PLAIN,
-                           .bias = turn == 1 ? BIAS_ROW : turn == 2 ? BIAS_MATRIX : NO_BIAS,
-                           .alpha = turn == 2 ? 0.5 : 1, .beta = 1};
+                           .bias = turn == 1   ? BIAS_ROW
+                                   : turn == 2 ? BIAS_MATRIX
+                                               : NO_BIAS,
+                           .alpha = turn == 2 ? 0.5 : 1,
+                           .beta = 1};
                 if (!dt_dtype_is_float(dtype)) s.alpha = turn == 2 ? 3 : 1;
                 if (level < (int)dt_cpu_best() && turn > 1) continue;
                 run_and_check(&s, turn & 1, 1 + turn);
@@ -209,15 +239,17 @@ START_TEST(rows_a_page_apart) {
 }
 END_TEST
 
-/* ---- batches ----------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 START_TEST(batches_and_broadcasting) {
     dt_dtype dtype = dtypes[_i];
     for (int turn = 0; turn < 24; turn++) {
         int64_t m = turn % 2 ? 5 : 14, k = turn % 3 ? 9 : 33, n = turn % 5 ? 18 : 2;
         int64_t batch = turn == 23 ? 0 : 3;
-        int64_t a_shape[4] = {turn & 1 ? 1 : 2, batch, m, k}, b_shape[4] = {2, turn & 4 ? 1 : batch, k, n};
-        int64_t a_full[4] = {2, batch, m, k}, b_full[4] = {2, batch, k, n}, c_shape[4] = {2, batch, m, n};
+        int64_t a_shape[4] = {turn & 1 ? 1 : 2, batch, m, k},
+                b_shape[4] = {2, turn & 4 ? 1 : batch, k, n};
+        int64_t a_full[4] = {2, batch, m, k}, b_full[4] = {2, batch, k, n},
+                c_shape[4] = {2, batch, m, n};
         int64_t bias_shape[4] = {1, batch, 1, n};
         dt_call call;
         KC_OK(dt_call_init(&call, 1, turn & 8 ? 3 : 2));
@@ -231,7 +263,8 @@ START_TEST(batches_and_broadcasting) {
         memcpy(sb, b->strides, sizeof sb);
         if (a_shape[0] == 1) sa[0] = 0;
         if (b_shape[1] == 1) sb[1] = 0;
-        call.operands[0] = kc_tensor(dtype, 4, c_shape, turn % 7 == 3 ? KC_REVERSED_DIMS : KC_PLAIN);
+        call.operands[0] =
+            kc_tensor(dtype, 4, c_shape, turn % 7 == 3 ? KC_REVERSED_DIMS : KC_PLAIN);
         call.operands[1] = kc_view(a, 4, a_full, sa);
         call.operands[2] = kc_view(b, 4, b_full, sb);
         if (turn & 8) {
@@ -254,7 +287,8 @@ START_TEST(strides_of_zero_inside_a_matrix) {
         dt_call call;
         matmul_call(&call, &s);
         int64_t a[2] = {s.m, s.k}, b[2] = {s.k, s.n};
-        int64_t sa[2] = {turn & 1 ? 0 : s.k, turn & 1 ? 1 : 0}, sb[2] = {turn & 2 ? 0 : s.n, turn & 2 ? 1 : 0};
+        int64_t sa[2] = {turn & 1 ? 0 : s.k, turn & 1 ? 1 : 0},
+                sb[2] = {turn & 2 ? 0 : s.n, turn & 2 ? 1 : 0};
         call.operands[1] = kc_view(call.operands[1], 2, a, sa);
         call.operands[2] = kc_view(call.operands[2], 2, b, sb);
         kc_run(&call, 2, false);
@@ -264,16 +298,19 @@ START_TEST(strides_of_zero_inside_a_matrix) {
 }
 END_TEST
 
-/* ---- special values, bits ------------------------------------------------------------------------------ */
+/* ---- special values, bits -------------------------------------------------------------------- */
 
 START_TEST(inf_times_zero_is_nan) {
     KC_FOR_EACH_ISA(level) {
         for (int m = 1; m <= 20; m += 19) {
-            setup s = {.dtype = _i ? DT_F64 : DT_F32, .m = m, .n = 37, .k = 21, .alpha = 1, .beta = 1};
+            setup s = {
+                .dtype = _i ? DT_F64 : DT_F32, .m = m, .n = 37, .k = 21, .alpha = 1, .beta = 1};
             for (int linear = 0; linear < 2; linear++) {
                 dt_call call;
-                if (linear) linear_call(&call, &s);
-                else matmul_call(&call, &s);
+                if (linear)
+                    linear_call(&call, &s);
+                else
+                    matmul_call(&call, &s);
                 dt_tensor *a = call.operands[1], *b = call.operands[2];
                 kc_store(a, kc_at2(a, 0, 20), 0);
                 kc_store(b, linear ? kc_at2(b, 36, 20) : kc_at2(b, 20, 36), (double)INFINITY);
@@ -293,7 +330,8 @@ END_TEST
 /* Bytes of row i of the output. */
 static const void *row_bytes(const dt_call *call, int64_t i) {
     const dt_tensor *c = dt_call_out(call, 0);
-    return (char *)dt_tensor_data(c) + i * c->strides[0] * (int64_t)dt_dtype_size((dt_dtype)c->dtype);
+    return (char *)dt_tensor_data(c) +
+           i * c->strides[0] * (int64_t)dt_dtype_size((dt_dtype)c->dtype);
 }
 
 /* A row alone, and as row `at` of m rows, at other places and beside other rows: the same bits. */
@@ -326,11 +364,18 @@ START_TEST(a_row_has_the_same_bits_among_others) {
 END_TEST
 
 START_TEST(parts_change_no_bit) {
-    static const int64_t shapes[][3] = {{5, 300, 100}, {40, 300, 100}, {300, 40, 100}, {200, 260, 300}, {1000, 6, 50}};
+    static const int64_t shapes[][3] = {
+        {5, 300, 100}, {40, 300, 100}, {300, 40, 100}, {200, 260, 300}, {1000, 6, 50}};
     dt_dtype dtype = dtypes[_i];
     for (int z = 0; z < 5; z++) {
-        setup s = {.dtype = dtype, .m = shapes[z][0], .n = shapes[z][1], .k = shapes[z][2], .bias = BIAS_ROW,
-                   .b = KC_TRANSPOSED, .alpha = 1, .beta = 1};
+        setup s = {.dtype = dtype,
+                   .m = shapes[z][0],
+                   .n = shapes[z][1],
+                   .k = shapes[z][2],
+                   .bias = BIAS_ROW,
+                   .b = KC_TRANSPOSED,
+                   .alpha = 1,
+                   .beta = 1};
         dt_call call;
         matmul_call(&call, &s);
         dt_tensor *c = call.operands[0];
@@ -339,8 +384,10 @@ START_TEST(parts_change_no_bit) {
         for (int parts = 1; parts <= 8; parts++) {
             memset(dt_tensor_data(c), 0x55, bytes);
             kc_run(&call, parts, parts > 4);
-            if (parts == 1) memcpy(first, dt_tensor_data(c), bytes);
-            else ck_assert_mem_eq(first, dt_tensor_data(c), bytes);
+            if (parts == 1)
+                memcpy(first, dt_tensor_data(c), bytes);
+            else
+                ck_assert_mem_eq(first, dt_tensor_data(c), bytes);
         }
         free(first);
         dt_call_fini(&call);
@@ -348,9 +395,11 @@ START_TEST(parts_change_no_bit) {
 }
 END_TEST
 
-/* Weights asked for again and again are packed, which shows in no bit; written, they are packed anew. */
+/* Weights asked for again and again are packed, which shows in no bit; written, they are packed
+ * anew. */
 START_TEST(packing_changes_no_bit) {
-    setup s = {.dtype = DT_F32, .m = 20, .n = 300, .k = 200, .bias = BIAS_ROW, .alpha = 1, .beta = 1};
+    setup s = {
+        .dtype = DT_F32, .m = 20, .n = 300, .k = 200, .bias = BIAS_ROW, .alpha = 1, .beta = 1};
     dt_call call;
     linear_call(&call, &s);
     dt_tensor *c = call.operands[0], *w = call.operands[2];
@@ -360,12 +409,15 @@ START_TEST(packing_changes_no_bit) {
         for (int turn = 0; turn < 5; turn++) {
             memset(dt_tensor_data(c), 0x55, bytes);
             kc_run(&call, 1 + turn % 3, false);
-            if (turn == 0) memcpy(first, dt_tensor_data(c), bytes);
-            else ck_assert_mem_eq(first, dt_tensor_data(c), bytes);
+            if (turn == 0)
+                memcpy(first, dt_tensor_data(c), bytes);
+            else
+                ck_assert_mem_eq(first, dt_tensor_data(c), bytes);
         }
         check_call(&call, true, "packed");
         KC_OK(dt_storage_materialize(w->storage)); /* what every writer does first */
-        for (int64_t p = 0; p < s.k; p++) kc_store(w, kc_at2(w, 7 + write, p), 0.5 * (double)(write + 1));
+        for (int64_t p = 0; p < s.k; p++)
+            kc_store(w, kc_at2(w, 7 + write, p), 0.5 * (double)(write + 1));
     }
     free(first);
     dt_call_fini(&call);

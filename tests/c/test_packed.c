@@ -17,7 +17,8 @@ static dt_storage *weights(float first) {
     return s;
 }
 
-static const dt__packed_key key = {.offset = 0, .k = K, .n = N, .sbk = 1, .sbn = K}; /* w is [N, K] */
+static const dt__packed_key key = {
+    .offset = 0, .k = K, .n = N, .sbk = 1, .sbn = K}; /* w is [N, K] */
 
 static int64_t entries(void) {
     dt__packed_stats stats;

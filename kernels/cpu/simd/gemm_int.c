@@ -1,7 +1,8 @@
 /* Products of integer matrices, modulo 2^bits as torch has them.
  *
- * Rows of b are added into a row of c, four at a time so that c is read and written less often.  Arithmetic is on
- * unsigned types: overflow is defined there, and u8 * u8 in int cannot overflow. */
+ * Rows of b are added into a row of c, four at a time so that c is read and written less often.
+ * Arithmetic is on unsigned types: overflow is defined there, and u8 * u8 in int cannot overflow.
+ */
 #include "kernels/cpu/gemm.h"
 
 #define INT_GEMM(name, type)                                                                       \
@@ -36,6 +37,5 @@ INT_GEMM(gemm_64, uint64_t)
 #define JOIN(a, b) JOIN_(a, b)
 
 const dt__gemm_int JOIN(dt__gemm_ints_, DT_ISA_SUFFIX)[DT_DTYPE_COUNT] = {
-    [DT_U8] = gemm_8,   [DT_I8] = gemm_8,   [DT_I16] = gemm_16,
-    [DT_I32] = gemm_32, [DT_I64] = gemm_64,
+    [DT_U8] = gemm_8, [DT_I8] = gemm_8, [DT_I16] = gemm_16, [DT_I32] = gemm_32, [DT_I64] = gemm_64,
 };

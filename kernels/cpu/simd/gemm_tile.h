@@ -1,16 +1,21 @@
-/* gemm_tile.h: tiles and dot products of one float type for one instruction set; included by gemm_f32.c and
- * gemm_f64.c, which define
- *     GT_TYPE   float or double        GT_VEC    gv_f32 or gv_f64
- *     GT_LANES  its lanes              GT(name)  the vector function gv_<type>_<name>
+/* gemm_tile.h: tiles and dot products of one float type for one instruction set; included by
+ * gemm_f32.c and gemm_f64.c, which define
+ *     GT_TYPE   float or double
+ *     GT_INDEX  an integer of the same size
+ *     GT_VEC    gv_f32 or gv_f64
+ *     GT_LANES  its lanes
+ *     GT(name)  the vector function gv_<type>_<name>
  *     GT_TABLE  the dt__gemm_ops to define
  *
- * A tile keeps MR x NR vectors of sums in registers.  Its rows are addressed as three to a base register
- * (base, base + stride, base + 2 * stride), because 14 pointers do not fit into the registers there are;
- * GT_HIDE keeps GCC from recomputing the bases from each other, which it would spill.
+ * A tile keeps MR x NR vectors of sums in registers.  Its rows are addressed as three to a base
+ * register (base, base + stride, base + 2 * stride), because 14 pointers do not fit into the
+ * registers there are; GT_HIDE keeps GCC from recomputing the bases from each other, which it
+ * would spill.
  *
- * T1: an element's sum starts from c (or 0) and adds k products one after the other, fused where the level has
- *     FMA, whatever the size of the tile: cutting k into blocks changes no bit.
- * T2: a dot product adds lane by lane in steps of GT_LANES, then the lanes; missing ones at the end are zeros.
+ * T1: an element's sum starts from c (or 0) and adds k products one after the other, fused where
+ *     the level has FMA, whatever the size of the tile: cutting k into blocks changes no bit.
+ * T2: a dot product adds lane by lane in steps of GT_LANES, then the lanes; missing ones at the
+ *     end are zeros.
  */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd/gemm_vec.h"
@@ -23,10 +28,11 @@ GV_INLINE const GT_TYPE *gt_at(const char *base, int64_t bytes) {
     return (const GT_TYPE *)(const void *)(base + bytes);
 }
 
-/* ---- tiles -------------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 GV_INLINE void gt_tile(const int MR, const int NR, int64_t k, const GT_TYPE *a, int64_t sa,
-                       const GT_TYPE *b, int64_t ldb, GT_TYPE *c, int64_t ldc, int last, bool first) {
+                       const GT_TYPE *b, int64_t ldb, GT_TYPE *c, int64_t ldc, int last,
+                       bool first) {
     GT_VEC acc[GV_ROWS][2];
     const char *base[GT_BASES];
     int64_t stride = sa * (int64_t)sizeof(GT_TYPE);
@@ -73,8 +79,10 @@ typedef void gt_tile_fn(int64_t k, const GT_TYPE *a, int64_t sa, const GT_TYPE *
 #define GT_TILE_NAME(MR, NR) [NR - 1][MR - 1] = gt_tile_##MR##_##NR,
 #if DT_ISA_LEVEL == 2
 #define GT_TILES(X, NR)                                                                            \
-    X(1, NR) X(2, NR) X(3, NR) X(4, NR) X(5, NR) X(6, NR) X(7, NR) X(8, NR) X(9, NR) X(10, NR)     \
-    X(11, NR) X(12, NR) X(13, NR) X(14, NR)
+    X(1, NR)                                                                                       \
+    X(2, NR)                                                                                       \
+    X(3, NR) X(4, NR) X(5, NR) X(6, NR) X(7, NR) X(8, NR) X(9, NR) X(10, NR) X(11, NR) X(12, NR)   \
+        X(13, NR) X(14, NR)
 #elif DT_ISA_LEVEL == 1
 #define GT_TILES(X, NR) X(1, NR) X(2, NR) X(3, NR) X(4, NR) X(5, NR) X(6, NR)
 #else
@@ -83,7 +91,8 @@ typedef void gt_tile_fn(int64_t k, const GT_TYPE *a, int64_t sa, const GT_TYPE *
 GT_TILES(GT_TILE, 1)
 GT_TILES(GT_TILE, 2)
 
-static gt_tile_fn *const gt_tiles[2][GV_ROWS] = {GT_TILES(GT_TILE_NAME, 1) GT_TILES(GT_TILE_NAME, 2)};
+static gt_tile_fn *const gt_tiles[2][GV_ROWS] = {GT_TILES(GT_TILE_NAME, 1)
+                                                     GT_TILES(GT_TILE_NAME, 2)};
 
 static void gt_panel(int64_t m, int64_t k, const void *a_, int64_t sa, const void *b, int64_t ldb,
                      void *c_, int64_t ldc, int nc, bool first) {
@@ -100,9 +109,12 @@ static void gt_panel(int64_t m, int64_t k, const void *a_, int64_t sa, const voi
     }
 }
 
-/* ---- dot products --------------------------------------------------------------------------------------- */
+/* ---- dot products ---------------------------------------------------------------------------- */
 
-enum { GT_DOT_ROWS = DT_ISA_LEVEL == 2 ? 7 : 4, GT_AHEAD = 12288 }; /* bytes that w is fetched early */
+enum {
+    GT_DOT_ROWS = DT_ISA_LEVEL == 2 ? 7 : 4,
+    GT_AHEAD = 12288
+}; /* bytes that w is fetched early */
 
 typedef struct gt_out {
     GT_TYPE *y;
@@ -160,9 +172,8 @@ GV_INLINE void gt_dot_tile(const int M, const int R, int64_t k, const GT_TYPE *x
     if (k > 0) {
         GT_UNROLL for (int r = 0; r < R; r++) {
             GT_VEC v = GT(load_n)(gt_at(bw[r / 3], (r % 3) * stride_w), (int)k);
-            GT_UNROLL for (int i = 0; i < M; i++)
-                acc[r][i] = GT(fma)(v, GT(load_n)(gt_at(bx[i / 3], (i % 3) * stride_x), (int)k),
-                                    acc[r][i]);
+            GT_UNROLL for (int i = 0; i < M; i++) acc[r][i] =
+                GT(fma)(v, GT(load_n)(gt_at(bx[i / 3], (i % 3) * stride_x), (int)k), acc[r][i]);
         }
     }
     GT_UNROLL for (int i = 0; i < M; i++) {
@@ -251,7 +262,7 @@ static void gt_dot(int64_t m, int64_t n, int64_t k, const void *x_, int64_t sx, 
     }
 }
 
-/* ---- packing, finishing --------------------------------------------------------------------------------- */
+/* ---- packing, finishing ---------------------------------------------------------------------- */
 
 /* 4 x 4 of rows that are contiguous along k into columns of a panel. */
 GV_INLINE void gt_transpose4(const GT_TYPE *b, int64_t sbn, GT_TYPE *to) {
@@ -272,13 +283,15 @@ GV_INLINE void gt_transpose4(const GT_TYPE *b, int64_t sbn, GT_TYPE *to) {
 
 static void gt_pack_full(int64_t k, const GT_TYPE *b, int64_t sbk, int64_t sbn, GT_TYPE *to) {
     if (sbn == 1) {
-        for (int64_t p = 0; p < k; p++) memcpy(to + p * GT_WIDTH, b + p * sbk, sizeof(GT_TYPE) * GT_WIDTH);
+        for (int64_t p = 0; p < k; p++)
+            memcpy(to + p * GT_WIDTH, b + p * sbk, sizeof(GT_TYPE) * GT_WIDTH);
         return;
     }
     int64_t p = 0;
     if (sbk == 1 && GT_WIDTH % 4 == 0) {
         for (; p + 4 <= k; p += 4)
-            for (int j = 0; j < GT_WIDTH; j += 4) gt_transpose4(b + j * sbn + p, sbn, to + p * GT_WIDTH + j);
+            for (int j = 0; j < GT_WIDTH; j += 4)
+                gt_transpose4(b + j * sbn + p, sbn, to + p * GT_WIDTH + j);
     }
     for (; p < k; p++)
         for (int j = 0; j < GT_WIDTH; j++) to[p * GT_WIDTH + j] = b[p * sbk + j * sbn];

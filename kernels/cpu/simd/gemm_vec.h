@@ -30,6 +30,9 @@ GV_INLINE void gv_f32_store_n(float *p, gv_f32 v, int n) {
 }
 GV_INLINE gv_f32 gv_f32_fma(gv_f32 a, gv_f32 b, gv_f32 c) { return _mm512_fmadd_ps(a, b, c); }
 GV_INLINE float gv_f32_sum(gv_f32 v) { return _mm512_reduce_add_ps(v); }
+GV_INLINE gv_f32 gv_f32_add(gv_f32 a, gv_f32 b) { return _mm512_add_ps(a, b); }
+/* x where it is greater; NaN in x counts for nothing. */
+GV_INLINE gv_f32 gv_f32_max(gv_f32 x, gv_f32 top) { return _mm512_max_ps(x, top); }
 GV_INLINE gv_f64 gv_f64_zero(void) { return _mm512_setzero_pd(); }
 GV_INLINE gv_f64 gv_f64_set(double x) { return _mm512_set1_pd(x); }
 GV_INLINE gv_f64 gv_f64_load(const double *p) { return _mm512_loadu_pd(p); }
@@ -63,6 +66,8 @@ GV_INLINE gv_f32 gv_f32_load_n(const float *p, int n) { return _mm256_maskload_p
 GV_INLINE void gv_f32_store(float *p, gv_f32 v) { _mm256_storeu_ps(p, v); }
 GV_INLINE void gv_f32_store_n(float *p, gv_f32 v, int n) { _mm256_maskstore_ps(p, gv_mask8(n), v); }
 GV_INLINE gv_f32 gv_f32_fma(gv_f32 a, gv_f32 b, gv_f32 c) { return _mm256_fmadd_ps(a, b, c); }
+GV_INLINE gv_f32 gv_f32_add(gv_f32 a, gv_f32 b) { return _mm256_add_ps(a, b); }
+GV_INLINE gv_f32 gv_f32_max(gv_f32 x, gv_f32 top) { return _mm256_max_ps(x, top); }
 GV_INLINE float gv_f32_sum(gv_f32 v) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
@@ -114,6 +119,12 @@ GV_PLAIN(gv_f64, double, GV_F64_LANES)
 GV_INLINE gv_f32 gv_f32_set(float x) { return (gv_f32){x, x, x, x}; }
 GV_INLINE gv_f64 gv_f64_set(double x) { return (gv_f64){x, x}; }
 GV_INLINE float gv_f32_sum(gv_f32 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+GV_INLINE gv_f32 gv_f32_add(gv_f32 a, gv_f32 b) { return a + b; }
+GV_INLINE gv_f32 gv_f32_max(gv_f32 x, gv_f32 top) {
+    typedef int32_t mask __attribute__((vector_size(16)));
+    mask greater = x > top;
+    return (gv_f32)(((mask)x & greater) | ((mask)top & ~greater));
+}
 GV_INLINE double gv_f64_sum(gv_f64 v) { return v[0] + v[1]; }
 #endif
 
