@@ -1,21 +1,15 @@
 """dtorch: an asyncio-native tensor runtime with PyTorch's API; every tensor is a future.
 
-Calling an op returns at once; ``await`` on any tensor suspends only the coroutine that asked. dtypes
-and devices are torch's own objects, fetched when first needed: importing dtorch imports neither
-torch nor numpy.
+Calling an op returns at once; ``await`` on any tensor suspends only the coroutine that asked.
+dtypes and devices are torch's own objects, fetched when first needed: importing dtorch imports
+neither torch nor numpy.
 """
 
 from __future__ import annotations
 
-import sys as _sys
 from typing import Any as _Any
 
-from . import _C
-from ._size import Size
-
-_C._setup(_sys.modules[__name__], Size)
-
-from . import _creation, _functions, _tensor, _torch, linalg, nn, return_types
+from . import _C, _creation, _functions, _tensor, _torch, linalg, nn, return_types
 from ._async import drain, gather
 from ._config import config, show_config
 from ._grad import (
@@ -27,6 +21,7 @@ from ._grad import (
     set_grad_enabled,
 )
 from ._repr import set_printoptions
+from ._size import Size
 from ._torch import preload
 
 _tensor.attach()
@@ -60,14 +55,12 @@ def _export() -> list[str]:
     for module in (_functions, _creation):
         space.update({name: getattr(module, name) for name in module.FUNCTIONS})
         names += module.FUNCTIONS
-    aliases = {
-        alias: space[name] for alias, name in _functions.ALIASES.items() if name in space
-    }
+    aliases = {alias: space[name] for alias, name in _functions.ALIASES.items() if name in space}
     space.update(aliases)
     return [*names, *_C.functions, *aliases]
 
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Size",
     "Tensor",
     "config",

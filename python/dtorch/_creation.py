@@ -145,9 +145,7 @@ def full(
     return _done(_full(_dims("full", (size,)), fill_value, dtype), out, requires_grad)
 
 
-def _like(
-    input: Any, name: str, dtype: Any, layout: Any, device: Any
-) -> tuple[Any, Any]:
+def _like(input: Any, name: str, dtype: Any, layout: Any, device: Any) -> tuple[Any, Any]:
     if not isinstance(input, Tensor):
         raise TypeError(
             f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
@@ -477,7 +475,7 @@ def normal(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Normal numbers of the given mean and standard deviation (numbers, or tensors of one shape)."""
+    """Normal numbers of a mean and a standard deviation (numbers, or tensors of one shape)."""
     _check(device, None, generator)
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     if not tensors:
@@ -492,7 +490,7 @@ def normal(
     return _done(_randn(shape, 0.0, 1.0, tensors[0]._dtype_name) * std + mean, out, requires_grad)
 
 
-# ---- from data ------------------------------------------------------------------------------------
+# ---- from data -----------------------------------------------------------------------------------
 
 
 def tensor(
@@ -503,7 +501,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Any:
-    """A new tensor holding a copy of `data`: a number, nested sequences, a numpy array, a tensor."""
+    """A new tensor with a copy of `data`: a number, nested sequences, an array, a tensor."""
     if args:
         if len(args) > 1:
             raise TypeError(f"tensor() takes 1 positional argument but {len(args)} were given")
@@ -557,7 +555,7 @@ def asarray(
     return result
 
 
-# ---- methods ----------------------------------------------------------------------------------------
+# ---- methods -------------------------------------------------------------------------------------
 
 
 def new_empty(

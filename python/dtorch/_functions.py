@@ -54,7 +54,7 @@ def _into(result: Any, out: Any) -> Any:
     return out.copy_(result)
 
 
-# ---- reductions -----------------------------------------------------------------------------------
+# ---- reductions ----------------------------------------------------------------------------------
 
 
 def _extremum(name: str, full: Any, by_dim: Any, pairwise: Any, kind: Any) -> Any:
@@ -220,7 +220,7 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     return _sum(input != 0, dim)
 
 
-# ---- comparisons of whole tensors -------------------------------------------------------------------
+# ---- comparisons of whole tensors ----------------------------------------------------------------
 
 
 def isclose(
@@ -284,7 +284,7 @@ def equal(input: Any, other: Any) -> bool:
     return bool(_all(input == other).item())
 
 
-# ---- where, clamp ----------------------------------------------------------------------------------------
+# ---- where, clamp --------------------------------------------------------------------------------
 
 
 def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
@@ -309,7 +309,7 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:
     return _clamp(input, None, max, out=out)
 
 
-# ---- pieces ------------------------------------------------------------------------------------------------
+# ---- pieces --------------------------------------------------------------------------------------
 
 
 def _wrap(dim: Any, rank: int) -> int:
@@ -366,9 +366,7 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, 
         return (_narrow(tensor, at, 0, 0),)
     starts = range(0, total, size) if total > 0 else range(1)
     sizes = (size if size < total - start else total - start for start in starts)
-    return tuple(
-        _narrow(tensor, at, start, n) for start, n in zip(starts, sizes, strict=True)
-    )
+    return tuple(_narrow(tensor, at, start, n) for start, n in zip(starts, sizes, strict=True))
 
 
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
@@ -422,7 +420,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     return tuple(_select(input, at, i) for i in range(input.shape[at]))
 
 
-# ---- shapes ---------------------------------------------------------------------------------------------------
+# ---- shapes --------------------------------------------------------------------------------------
 
 
 def ravel(input: Any) -> Any:
@@ -524,7 +522,7 @@ def outer(input: Any, vec2: Any, *, out: Any = None) -> Any:
     return _mul(input.unsqueeze(1), vec2, out=out)
 
 
-# ---- types ---------------------------------------------------------------------------------------------------------
+# ---- types ---------------------------------------------------------------------------------------
 
 
 def is_tensor(obj: Any) -> bool:

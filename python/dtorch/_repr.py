@@ -156,9 +156,7 @@ def _nested(values: Any, dims: int, indent: int, form: _Formatter) -> str:
         return form(values)
     if dims == 1:
         return _vector(values, indent, form)
-    parts = [
-        "..." if v is _ELIDED else _nested(v, dims - 1, indent + 1, form) for v in values
-    ]
+    parts = ["..." if v is _ELIDED else _nested(v, dims - 1, indent + 1, form) for v in values]
     return "[" + ("," + "\n" * (dims - 1) + " " * (indent + 1)).join(parts) + "]"
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
+
+from . import _C
 
 
 class Size(tuple[int, ...]):
@@ -35,3 +38,7 @@ class Size(tuple[int, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
+
+
+# Shapes that the extension makes are of this type.
+_C._setup(sys.modules[__package__], Size)

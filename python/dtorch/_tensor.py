@@ -11,7 +11,7 @@ Tensor: Any = _C.Tensor
 _to = _C.rows["copy__to"]
 
 
-# ---- dtype and device ------------------------------------------------------------------------------
+# ---- dtype and device ----------------------------------------------------------------------------
 
 
 def _is_device(value: Any) -> bool:
@@ -103,7 +103,7 @@ def view_overload(self: Any, dtype: Any = None, *rest: Any) -> Any:
     return self._view_dtype(dtype)
 
 
-# ---- writing ---------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
@@ -161,7 +161,7 @@ def set_(self: Any, source: Any = None) -> Any:
     return self._replace(Tensor() if source is None else source)
 
 
-# ---- shapes ----------------------------------------------------------------------------------------
+# ---- shapes --------------------------------------------------------------------------------------
 
 
 def reshape_as(self: Any, other: Any) -> Any:
@@ -174,7 +174,7 @@ def adjoint(self: Any) -> Any:
     return self.mT
 
 
-# ---- other libraries -----------------------------------------------------------------------------------
+# ---- other libraries -----------------------------------------------------------------------------
 
 
 def array(self: Any, dtype: Any = None, copy: Any = None) -> Any:
@@ -209,7 +209,7 @@ def reversed_(self: Any) -> Any:
     return self.index_select(0, _creation.arange(size - 1, -1, -1))
 
 
-# ---- autograd's place ------------------------------------------------------------------------------------
+# ---- autograd's place ----------------------------------------------------------------------------
 
 
 def backward(self: Any, *args: Any, **kwargs: Any) -> Any:

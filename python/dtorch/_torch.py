@@ -69,7 +69,7 @@ def _warn() -> None:
 
 
 def preload() -> bool:
-    """Imports torch now, where it is installed, so that no later call has to. True if it is there."""
+    """Imports torch now, where it is installed, so that no later call has to; is it there?"""
     return get() is not None
 
 
@@ -132,9 +132,13 @@ def check_device(device: Any) -> None:
     elif hasattr(device, "type") and isinstance(device.type, str):
         kind = device.type
     elif isinstance(device, bool) or not isinstance(device, int):
-        raise TypeError(f"device must be a torch.device, a str or None, not {type(device).__name__}")
+        raise TypeError(
+            f"device must be a torch.device, a str or None, not {type(device).__name__}"
+        )
     if kind != "cpu":
-        raise RuntimeError(f"device {device!s} is not supported: this build of dtorch has only 'cpu'")
+        raise RuntimeError(
+            f"device {device!s} is not supported: this build of dtorch has only 'cpu'"
+        )
 
 
 def check_layout(layout: Any) -> None:

@@ -38,7 +38,9 @@ def norm(
     if ord is None or (ord == "fro" and count == 2):
         return vector_norm(A, 2, dim, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str) or count == 2:
-        raise NotImplementedError(f"linalg.norm(): the matrix norm ord={ord!r} is not supported yet")
+        raise NotImplementedError(
+            f"linalg.norm(): the matrix norm ord={ord!r} is not supported yet"
+        )
     if dims is None and A.ndim != 1:
         raise RuntimeError(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "

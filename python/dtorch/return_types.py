@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _make(name: str, *fields: str) -> Any:
-    base: Any = namedtuple(name, fields)
+    base: Any = namedtuple(name, fields)  # type: ignore[misc]
 
     def __repr__(self: Any) -> str:
         items = ",\n".join(f"{field}={value!r}" for field, value in zip(fields, self, strict=True))

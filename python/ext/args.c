@@ -1,8 +1,8 @@
 /* args.c: schemas of the registry, compiled once, and the arguments of one call by them.
  *
- * A schema ("T input, S other, *, n alpha=1") becomes an array of parameters; a vectorcall is matched
- * against it by position, then by keyword (interned names: one pointer comparison each), and each
- * object is converted by its letter.  Errors are TypeErrors with torch's wording.
+ * A schema ("T input, S other, *, n alpha=1") becomes an array of parameters; a vectorcall is
+ * matched against it by position, then by keyword (interned names: one pointer comparison each),
+ * and each object is converted by its letter.  Errors are TypeErrors with torch's wording.
  *
  *   compile:  schema text -> dt_py_spec      (import time)
  *   parse:    objects     -> dt_py_args      (each call)
@@ -100,9 +100,9 @@ static bool is_one_of(const char *name, const char *const *list) {
 }
 
 /* Functions that have no out= in torch. */
-static const char *const without_out[] = {"relu",  "clone", "reshape",     "flatten",  "positive",
-                                          "isinf", "isnan", "masked_fill", "isfinite", "fill",
-                                          "rsub",  NULL};
+static const char *const without_out[] = {"relu",     "clone", "reshape", "flatten",
+                                          "positive", "isinf", "isnan",   "masked_fill",
+                                          "isfinite", "fill",  "rsub",    NULL};
 
 /* Functions that torch also computes of two numbers. */
 static const char *const of_numbers[] = {"add",    "sub",         "mul",          "multiply", "div",
@@ -125,7 +125,8 @@ static int compile(dt_py_spec *spec, const dt_op *op) {
         s += length;
     }
     /* torch gives nearly every function that computes something an out=. */
-    spec->takes_out = dt_op_has(op, 'F') && !dt_op_has(op, 'V') && !is_one_of(spec->name, without_out);
+    spec->takes_out =
+        dt_op_has(op, 'F') && !dt_op_has(op, 'V') && !is_one_of(spec->name, without_out);
     spec->needs_tensor = spec->params[0].letter == 'S' && !is_one_of(spec->name, of_numbers);
     return 0;
 }
@@ -137,7 +138,7 @@ int dt_py_specs_compile(void) {
     return 0;
 }
 
-/* ---- converting one object -------------------------------------------------------------------- */
+/* ---- converting one object ------------------------------------------------------------------- */
 
 const char *dt_py_type_name(PyObject *object) {
     const char *name = Py_TYPE(object)->tp_name;
@@ -149,17 +150,28 @@ const char *dt_py_type_name(PyObject *object) {
 /* What torch calls the type of a parameter. */
 static const char *legal_type(const dt_py_param *p) {
     switch (p->letter) {
-    case 'T': return "Tensor";
-    case 'S': return "Tensor or Number";
-    case 'n': return "Number";
-    case 'i': return "int";
-    case 'f': return "float";
-    case 'b': return "bool";
-    case 's': return "str";
-    case 'L': return "tuple of Tensors";
-    case 'd': return "torch.dtype";
-    case 'v': return "torch.device";
-    default: return "tuple of ints";
+    case 'T':
+        return "Tensor";
+    case 'S':
+        return "Tensor or Number";
+    case 'n':
+        return "Number";
+    case 'i':
+        return "int";
+    case 'f':
+        return "float";
+    case 'b':
+        return "bool";
+    case 's':
+        return "str";
+    case 'L':
+        return "tuple of Tensors";
+    case 'd':
+        return "torch.dtype";
+    case 'v':
+        return "torch.device";
+    default:
+        return "tuple of ints";
     }
 }
 
@@ -248,8 +260,9 @@ int dt_py_dims_from_varargs(const char *function, PyObject *const *objects, Py_s
         return -1;
     }
     if (count > DT_RANK_MAX) {
-        PyErr_Format(PyExc_RuntimeError, "%s(): %zd dimensions were given; at most %d are supported",
-                     function, count, DT_RANK_MAX);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s(): %zd dimensions were given; at most %d are supported", function, count,
+                     DT_RANK_MAX);
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -286,8 +299,9 @@ static int convert_list(PyObject *object, dt_py_args *args, dt_arg *a) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PySequence_Fast_GET_ITEM(object, i);
         if (!dt_py_tensor_check(item)) {
-            PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument 0, but got %s",
-                         i, dt_py_type_name(item));
+            PyErr_Format(PyExc_TypeError,
+                         "expected Tensor as element %zd in argument 0, but got %s", i,
+                         dt_py_type_name(item));
             return -1;
         }
         args->list[args->nlist++] = dt_tensor_retain(dt_py_tensor_get(item));
@@ -365,18 +379,24 @@ static int convert(const dt_py_param *p, PyObject *object, dt_py_args *args, dt_
         }
         return p->letter == 'S' ? convert_number(object, 'S', a) : 0;
     case 'n':
-    case 'f': return convert_number(object, p->letter, a);
-    case 'i': a->kind = DT_ARG_INT; return dt_py_int_from_object(object, &a->i);
+    case 'f':
+        return convert_number(object, p->letter, a);
+    case 'i':
+        a->kind = DT_ARG_INT;
+        return dt_py_int_from_object(object, &a->i);
     case 'b':
         if (!PyBool_Check(object) && strncmp(Py_TYPE(object)->tp_name, "numpy.bool", 10) != 0)
             return 0;
         a->kind = DT_ARG_BOOL;
         a->i = PyObject_IsTrue(object);
         return a->i < 0 ? -1 : 1;
-    case 's': return convert_str(object, a);
+    case 's':
+        return convert_str(object, a);
     case 'D':
-    case 'Z': return convert_dims(object, args, a);
-    case 'L': return convert_list(object, args, a);
+    case 'Z':
+        return convert_dims(object, args, a);
+    case 'L':
+        return convert_list(object, args, a);
     case 'd':
         a->kind = DT_ARG_DTYPE;
         if (dt_py_dtype_try(object, &a->dtype)) return 1;
@@ -387,16 +407,19 @@ static int convert(const dt_py_param *p, PyObject *object, dt_py_args *args, dt_
             return -1;
         PyErr_Clear();
         return 0;
-    default: PyErr_SetString(PyExc_SystemError, "registry: unknown letter"); return -1;
+    default:
+        PyErr_SetString(PyExc_SystemError, "registry: unknown letter");
+        return -1;
     }
 }
 
-/* ---- parsing ----------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 /* torch's second names: axis, keepdims; x, a, x1, x2 from numpy and the array API. */
 static bool is_alias(const dt_py_param *p, const char *key) {
-    static const char *const pairs[][2] = {{"dim", "axis"}, {"keepdim", "keepdims"}, {"input", "x"},
-                                           {"input", "a"},  {"input", "x1"},         {"other", "x2"}};
+    static const char *const pairs[][2] = {{"dim", "axis"}, {"keepdim", "keepdims"},
+                                           {"input", "x"},  {"input", "a"},
+                                           {"input", "x1"}, {"other", "x2"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(p->text, pairs[i][0]) == 0 && strcmp(key, pairs[i][1]) == 0) return true;
     return false;
@@ -448,8 +471,9 @@ static int parse_varargs(const dt_py_spec *spec, const char *name, PyObject *con
     a->kind = DT_ARG_DIMS;
     a->dims = dims;
     if (count > DT_RANK_MAX) {
-        PyErr_Format(PyExc_RuntimeError, "%s(): %zd dimensions were given; at most %d are supported",
-                     name, count, DT_RANK_MAX);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s(): %zd dimensions were given; at most %d are supported", name, count,
+                     DT_RANK_MAX);
         return -1;
     }
     for (Py_ssize_t k = 0; k < count; k++) {
@@ -476,8 +500,8 @@ static int fill_rest(const dt_py_spec *spec, const char *name, uint32_t given, d
         if (given & (1u << i)) continue;
         const dt_py_param *p = &spec->params[i];
         if (!p->has_default) {
-            PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"", name,
-                         p->text);
+            PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"",
+                         name, p->text);
             return -1;
         }
         args->call.args[i] = p->fallback;
@@ -485,8 +509,9 @@ static int fill_rest(const dt_py_spec *spec, const char *name, uint32_t given, d
     return 0;
 }
 
-int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method, PyObject *const *objects,
-                     Py_ssize_t nobjects, PyObject *kwnames, dt_py_args *args) {
+int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method,
+                     PyObject *const *objects, Py_ssize_t nobjects, PyObject *kwnames,
+                     dt_py_args *args) {
     dt_op_call_init(&args->call, (dt_op_id)spec->op->id);
     args->call.nargs = spec->count;
     /* A parse that fails half-way is followed by dt_py_args_fini. */

@@ -1,8 +1,8 @@
 /* buffer.c: the buffer protocol, both ways: numpy arrays as tensors, tensors as numpy arrays.
  *
- * In: a Py_buffer of the array is held by the storage; its release runs from the graveyard, since it
- * needs the GIL.  Out: numpy is given a Buffer object, which exports a tensor's bytes; the tensor's
- * storage is external for as long as the Buffer lives.
+ * In: a Py_buffer of the array is held by the storage; its release runs from the graveyard, since
+ * it needs the GIL.  Out: numpy is given a Buffer object, which exports a tensor's bytes; the
+ * tensor's storage is external for as long as the Buffer lives.
  *
  * I1: a Buffer owns one export (dt_py_export_begin) of its tensor.
  */
@@ -16,24 +16,33 @@ static const char *const formats[DT_DTYPE_COUNT] = {
     [DT_I64] = "l",  [DT_F16] = "e", [DT_F32] = "f", [DT_F64] = "d",
 };
 
-/* ---- in ---------------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static dt_dtype dtype_of_format(const char *format, Py_ssize_t itemsize) {
     if (format == NULL) return DT_U8;
     if (*format == '@' || *format == '=' || *format == '<') format++; /* x86 and arm are '<' */
     if (format[0] == 0 || format[1] != 0) return DT_DTYPE_NONE;
     switch (*format) {
-    case '?': return DT_BOOL;
-    case 'B': return DT_U8;
-    case 'b': return DT_I8;
-    case 'h': return DT_I16;
+    case '?':
+        return DT_BOOL;
+    case 'B':
+        return DT_U8;
+    case 'b':
+        return DT_I8;
+    case 'h':
+        return DT_I16;
     case 'i':
     case 'l':
-    case 'q': return itemsize == 8 ? DT_I64 : itemsize == 4 ? DT_I32 : DT_DTYPE_NONE;
-    case 'e': return DT_F16;
-    case 'f': return DT_F32;
-    case 'd': return DT_F64;
-    default: return DT_DTYPE_NONE;
+    case 'q':
+        return itemsize == 8 ? DT_I64 : itemsize == 4 ? DT_I32 : DT_DTYPE_NONE;
+    case 'e':
+        return DT_F16;
+    case 'f':
+        return DT_F32;
+    case 'd':
+        return DT_F64;
+    default:
+        return DT_DTYPE_NONE;
     }
 }
 
@@ -103,10 +112,11 @@ static dt_tensor *over(Py_buffer *view, dt_dtype dtype, uint32_t flags) {
         shape[d] = view->shape[d];
         numel *= shape[d];
         if (view->strides[d] < 0) {
-            PyErr_SetString(PyExc_ValueError,
-                            "At least one stride in the given numpy array is negative, and tensors "
-                            "with negative strides are not currently supported. (You can probably "
-                            "work around this by making a copy of your array  with array.copy().) ");
+            PyErr_SetString(
+                PyExc_ValueError,
+                "At least one stride in the given numpy array is negative, and tensors "
+                "with negative strides are not currently supported. (You can probably "
+                "work around this by making a copy of your array  with array.copy().) ");
             return NULL;
         }
         if (view->strides[d] % view->itemsize != 0) {
@@ -156,11 +166,10 @@ dt_tensor *dt_py_tensor_from_buffer(PyObject *array, bool frozen, bool copy) {
     return t;
 }
 
-/* ---- out -------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 typedef struct buffer_object {
-    PyObject_HEAD
-    dt_tensor *t; /* its reference comes with the export */
+    PyObject_HEAD dt_tensor *t; /* its reference comes with the export */
     Py_ssize_t shape[DT_RANK_MAX], strides[DT_RANK_MAX];
 } buffer_object;
 

@@ -1,8 +1,8 @@
 /* build.c: tensors from Python data: numbers, nested sequences, buffers, other tensors.
  *
  * As torch does it: sizes follow from the first element of each level, the dtype from all elements
- * (promoted; Python floats count as the default dtype), and then the elements are stored one by one;
- * whatever does not fit the sizes is an error.
+ * (promoted; Python floats count as the default dtype), and then the elements are stored one by
+ * one; whatever does not fit the sizes is an error.
  *
  *   measure -> infer dtype -> dt_tensor_new -> store
  *
@@ -14,9 +14,11 @@
 
 #include "runtime/graveyard.h"
 
-/* ---- what an element is --------------------------------------------------------------------------- */
+/* ---- what an element is ---------------------------------------------------------------------- */
 
-static bool is_numpy_array(PyObject *o) { return strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
+static bool is_numpy_array(PyObject *o) {
+    return strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0;
+}
 
 /* Sequences that make a dimension. str and bytes are none: torch refuses them. */
 static bool is_level(PyObject *o) {
@@ -54,7 +56,9 @@ static int element(PyObject *o, dt_scalar *s, dt_dtype *dtype, dt_dtype default_
     }
     int ok = dt_py_scalar_from_object(o, s);
     if (ok <= 0) return ok;
-    *dtype = s->category == DT_CAT_BOOL ? DT_BOOL : s->category == DT_CAT_INT ? DT_I64 : default_float;
+    *dtype = s->category == DT_CAT_BOOL  ? DT_BOOL
+             : s->category == DT_CAT_INT ? DT_I64
+                                         : default_float;
     if (strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) == 0) {
         dt_dtype named = dt_dtype_parse(Py_TYPE(o)->tp_name + 6);
         if (named != DT_DTYPE_NONE) *dtype = named;
@@ -73,7 +77,7 @@ static int no_dtype(PyObject *o) {
     return -1;
 }
 
-/* ---- measuring -------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static int measure(PyObject *data, dt_dims *sizes) {
     sizes->rank = 0;
@@ -108,7 +112,8 @@ static int infer(PyObject *data, int depth, dt_dtype default_float, dt_dtype *dt
         return 0;
     }
     if (depth >= DT_RANK_MAX) {
-        PyErr_Format(PyExc_ValueError, "too many dimensions: at most %d are supported", DT_RANK_MAX);
+        PyErr_Format(PyExc_ValueError, "too many dimensions: at most %d are supported",
+                     DT_RANK_MAX);
         return -1;
     }
     if (dt_py_tensor_check(data)) {
@@ -131,15 +136,21 @@ static int infer(PyObject *data, int depth, dt_dtype default_float, dt_dtype *dt
     return status;
 }
 
-/* ---- storing ------------------------------------------------------------------------------------------ */
+/* ---- storing --------------------------------------------------------------------------------- */
 
-/* torch's checked conversion: an integer dtype takes no number outside its range (unsigned ones take
- * negative integers that wrap around); a float dtype takes any number. */
+/* torch's checked conversion: an integer dtype takes no number outside its range (unsigned ones
+ * take negative integers that wrap around); a float dtype takes any number. */
 static bool fits(dt_scalar s, dt_dtype dtype) {
-    static const int64_t least[] = {[DT_U8] = -255, [DT_I8] = INT8_MIN, [DT_I16] = INT16_MIN,
-                                    [DT_I32] = INT32_MIN, [DT_I64] = INT64_MIN};
-    static const int64_t most[] = {[DT_U8] = 255, [DT_I8] = INT8_MAX, [DT_I16] = INT16_MAX,
-                                   [DT_I32] = INT32_MAX, [DT_I64] = INT64_MAX};
+    static const int64_t least[] = {[DT_U8] = -255,
+                                    [DT_I8] = INT8_MIN,
+                                    [DT_I16] = INT16_MIN,
+                                    [DT_I32] = INT32_MIN,
+                                    [DT_I64] = INT64_MIN};
+    static const int64_t most[] = {[DT_U8] = 255,
+                                   [DT_I8] = INT8_MAX,
+                                   [DT_I16] = INT16_MAX,
+                                   [DT_I32] = INT32_MAX,
+                                   [DT_I64] = INT64_MAX};
     if (dt_dtype_category(dtype) != DT_CAT_INT) return true;
     if (s.category == DT_CAT_FLOAT) {
         if (dtype == DT_I64) return s.f >= -0x1p63 && s.f < 0x1p63;
@@ -236,7 +247,7 @@ static dt_tensor *from_sequence(PyObject *data, dt_dtype dtype, dt_dtype default
     return NULL;
 }
 
-/* ---- entry --------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 dt_tensor *dt_py_tensor_clone(dt_tensor *t, dt_dtype dtype) {
     dt_op_call call;
@@ -270,7 +281,8 @@ dt_tensor *dt_py_tensor_dense(dt_tensor *t, dt_dtype dtype) {
 /* A copy of what `shared` looks at, which is let go. */
 static dt_tensor *copy_and_drop(dt_tensor *shared, dt_dtype dtype) {
     if (shared == NULL) return NULL;
-    dt_tensor *t = dt_py_tensor_clone(shared, dtype == DT_DTYPE_NONE ? (dt_dtype)shared->dtype : dtype);
+    dt_tensor *t =
+        dt_py_tensor_clone(shared, dtype == DT_DTYPE_NONE ? (dt_dtype)shared->dtype : dtype);
     dt_tensor_release(shared);
     dt_graveyard_drain(); /* the outsider's reference goes now, not at the next call */
     return t;
@@ -281,7 +293,8 @@ dt_tensor *dt_py_tensor_from_data(PyObject *data, dt_dtype dtype, dt_dtype defau
         dt_tensor *t = dt_py_tensor_get(data);
         return dt_py_tensor_clone(t, dtype == DT_DTYPE_NONE ? (dt_dtype)t->dtype : dtype);
     }
-    if (dt_py_is_torch_tensor(data)) return copy_and_drop(dt_py_tensor_from_torch(data, false), dtype);
+    if (dt_py_is_torch_tensor(data))
+        return copy_and_drop(dt_py_tensor_from_torch(data, false), dtype);
     if (is_numpy_array(data)) {
         dt_tensor *copy = dt_py_tensor_from_buffer(data, false, true);
         if (copy == NULL || dtype == DT_DTYPE_NONE || dtype == (dt_dtype)copy->dtype) return copy;
@@ -341,7 +354,8 @@ static PyObject *function_from_bytes(PyObject *module, PyObject *args) {
         }
     }
     if (t != NULL && t->numel * (int64_t)dt_dtype_size(dtype) != (int64_t)data.len) {
-        PyErr_Format(PyExc_ValueError, "from_bytes(): %zd bytes do not make up the shape", data.len);
+        PyErr_Format(PyExc_ValueError, "from_bytes(): %zd bytes do not make up the shape",
+                     data.len);
         dt_tensor_release(t);
         t = NULL;
     }

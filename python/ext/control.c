@@ -12,7 +12,7 @@
 #include "runtime/graveyard.h"
 #include "runtime/rules.h"
 
-/* ---- threads ------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static int threads_now(void) {
     if (dt_runtime_started()) return dt_sched_threads(dt_runtime());
@@ -52,7 +52,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *object) {
     Py_RETURN_NONE;
 }
 
-/* ---- random numbers --------------------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 static void seed_with(uint64_t seed) {
     dt_default_generator.seed = seed;
@@ -69,8 +69,9 @@ static PyObject *manual_seed(PyObject *module, PyObject *object) {
     if (overflow > 0) seed = PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
     if (overflow < 0 || PyErr_Occurred()) {
-        PyErr_Format(PyExc_RuntimeError, "Overflow when unpacking long long: the seed %R is outside "
-                                         "[-0x8000000000000000, 0xffffffffffffffff]",
+        PyErr_Format(PyExc_RuntimeError,
+                     "Overflow when unpacking long long: the seed %R is outside "
+                     "[-0x8000000000000000, 0xffffffffffffffff]",
                      object);
         return NULL;
     }
@@ -108,15 +109,15 @@ static PyObject *set_rng(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static PyObject *memory_stats(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     dt_memory_stats s;
     dt_memory_stats_get(&s);
     return Py_BuildValue("{s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes",
-                         (long long)s.peak_bytes, "cached_bytes", (long long)s.cached_bytes, "objects",
-                         (long long)s.objects);
+                         (long long)s.peak_bytes, "cached_bytes", (long long)s.cached_bytes,
+                         "objects", (long long)s.objects);
 }
 
 static PyObject *memory_reset_peak(PyObject *module, PyObject *ignored) {
@@ -138,14 +139,15 @@ static PyObject *memory_limit(PyObject *module, PyObject *object) {
     int ok = dt_py_int_from_object(object, &bytes);
     if (ok < 0) return NULL;
     if (ok == 0 || bytes < 0) {
-        PyErr_Format(PyExc_ValueError, "set_memory_limit(): bytes must be an int >= 0, not %R", object);
+        PyErr_Format(PyExc_ValueError, "set_memory_limit(): bytes must be an int >= 0, not %R",
+                     object);
         return NULL;
     }
     dt_memory_limit_set(bytes);
     Py_RETURN_NONE;
 }
 
-/* ---- configuration -------------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 static PyObject *config(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
@@ -162,12 +164,12 @@ static PyObject *sched_stats(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     dt_sched_stats s = {0};
     if (dt_runtime_started()) dt_sched_stats_get(dt_runtime(), &s);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "submitted", (long long)s.submitted,
-                         "ended", (long long)s.ended, "failed", (long long)s.failed, "runs",
-                         (long long)s.runs, "controller_wakeups", (long long)s.controller_wakeups,
-                         "worker_wakeups", (long long)s.worker_wakeups, "io_reads",
-                         (long long)s.io_reads, "io_writes", (long long)s.io_writes, "io_bytes",
-                         (long long)s.io_bytes);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "submitted",
+                         (long long)s.submitted, "ended", (long long)s.ended, "failed",
+                         (long long)s.failed, "runs", (long long)s.runs, "controller_wakeups",
+                         (long long)s.controller_wakeups, "worker_wakeups",
+                         (long long)s.worker_wakeups, "io_reads", (long long)s.io_reads,
+                         "io_writes", (long long)s.io_writes, "io_bytes", (long long)s.io_bytes);
 }
 
 /* The registry's rows: (full name, api letters, schema), for stubs, tests and documentation. */

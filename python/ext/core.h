@@ -13,14 +13,14 @@
 /* ---- args.c: schemas and arguments --------------------------------------------------------- */
 
 typedef struct dt_py_param {
-    char letter;       /* T S n i f b s D Z L d v, see runtime/op.h */
-    bool nullable;     /* takes None */
+    char letter;   /* T S n i f b s D Z L d v, see runtime/op.h */
+    bool nullable; /* takes None */
     bool keyword_only;
     bool has_default;
-    dt_arg fallback;   /* the default, ready to use */
+    dt_arg fallback;       /* the default, ready to use */
     dt_dims fallback_dims; /* what fallback.dims points at */
-    PyObject *name;    /* interned */
-    const char *text;  /* its UTF-8 */
+    PyObject *name;        /* interned */
+    const char *text;      /* its UTF-8 */
     char default_text[16]; /* as the schema wrote it, for signatures */
 } dt_py_param;
 
@@ -29,17 +29,17 @@ typedef struct dt_py_spec {
     const dt_op *op;
     char name[32]; /* as the user knows it */
     int count;
-    int positional; /* how many may come by position */
-    int required;   /* how many of those have no default */
-    bool takes_out; /* has an out= keyword */
+    int positional;    /* how many may come by position */
+    int required;      /* how many of those have no default */
+    bool takes_out;    /* has an out= keyword */
     bool needs_tensor; /* its S parameters may not all be numbers */
     dt_py_param params[DT_ARGS_MAX];
 } dt_py_spec;
 
 extern dt_py_spec dt_py_specs[DT_OP_COUNT];
 
-#define DT_PY_DIMS_MAX 3      /* parameters of kind D and Z in one schema */
-#define DT_PY_LIST_INLINE 16  /* tensors of an L parameter that need no heap block */
+#define DT_PY_DIMS_MAX 3     /* parameters of kind D and Z in one schema */
+#define DT_PY_LIST_INLINE 16 /* tensors of an L parameter that need no heap block */
 
 /* Arguments of one call, and what keeps them alive.  Tensors are retained: a call may wait without
  * the GIL while another thread changes the handle. */
@@ -59,11 +59,13 @@ int dt_py_specs_compile(void);
 
 /* Fills args from a vectorcall. `name` is what errors call the function, `method` says that args[0]
  * is self. 0, or -1 with torch's exception; dt_py_args_fini in either case. */
-int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method, PyObject *const *objects,
-                     Py_ssize_t nobjects, PyObject *kwnames, dt_py_args *args);
+int dt_py_args_parse(const dt_py_spec *spec, const char *name, bool method,
+                     PyObject *const *objects, Py_ssize_t nobjects, PyObject *kwnames,
+                     dt_py_args *args);
 void dt_py_args_fini(dt_py_args *args);
 
-/* One value as an int64 (bools refused, 0-dim integer tensors read). 1 yes, 0 not an int, -1 error. */
+/* One value as an int64 (bools refused, 0-dim integer tensors read). 1 yes, 0 not an int, -1 error.
+ */
 int dt_py_int_from_object(PyObject *object, int64_t *out);
 
 /* An int or a sequence of ints into dims. 1 yes, 0 wrong type, -1 error set. */
@@ -113,7 +115,7 @@ PyObject *dt_py_tensor_wrap_as(PyTypeObject *type, dt_tensor *t);
 /* Gives self other metadata; takes t. */
 void dt_py_tensor_replace(PyObject *self, dt_tensor *t);
 PyObject *dt_py_size_object(int rank, const int64_t *shape); /* dtorch.Size */
-extern PyMethodDef dt_py_tensor_methods[];                  /* methods.c */
+extern PyMethodDef dt_py_tensor_methods[];                   /* methods.c */
 extern PyGetSetDef dt_py_tensor_getset[];
 
 /* A nested list of numbers from ready bytes. */
@@ -150,10 +152,10 @@ dt_tensor *dt_py_tensor_from_torch(PyObject *torch_tensor, bool frozen);
 dt_tensor *dt_py_tensor_from_buffer(PyObject *array, bool frozen, bool copy);
 dt_tensor *dt_py_tensor_from_dlpack(PyObject *object, bool frozen);
 
-/* Hands t's bytes to an outsider: from here on its storage is external; then waits for every earlier
- * task that reads or writes it. 0, or -1 with an exception (and not exported). Every success is
- * paired with one dt_py_export_end, which any thread may call and which releases the reference to t
- * that dt_py_export_begin took. */
+/* Hands t's bytes to an outsider: from here on its storage is external; then waits for every
+ * earlier task that reads or writes it. 0, or -1 with an exception (and not exported). Every
+ * success is paired with one dt_py_export_end, which any thread may call and which releases the
+ * reference to t that dt_py_export_begin took. */
 int dt_py_export_begin(dt_tensor *t, const char *what);
 void dt_py_export_end(dt_tensor *t);
 
@@ -165,7 +167,7 @@ extern PyMethodDef dt_py_dlpack_methods[];
 PyObject *dt_py_buffer_object(dt_tensor *t);
 int dt_py_buffer_init(PyObject *module);
 
-/* ---- control.c ---------------------------------------------------------------------------------- */
+/* ---- control.c ------------------------------------------------------------------------------- */
 
 int dt_py_control_init(PyObject *module); /* threads, seeds, memory, configuration */
 

@@ -1,9 +1,9 @@
 /* dlpack.c: DLPack, both ways.
  *
- * The structs are those of the public DLPack specification, versions 0.8 (unversioned) and 1.0.  Out: a
- * capsule whose deleter ends the export of the storage; a consumer may call it in any thread, with or
- * without the GIL, so it only touches atomics and C memory.  In: the producer's deleter may need the
- * GIL, so it runs from the graveyard.
+ * The structs are those of the public DLPack specification, versions 0.8 (unversioned) and 1.0.
+ * Out: a capsule whose deleter ends the export of the storage; a consumer may call it in any
+ * thread, with or without the GIL, so it only touches atomics and C memory.  In: the producer's
+ * deleter may need the GIL, so it runs from the graveyard.
  *
  * I1: a capsule is consumed by renaming it; an unconsumed one calls the deleter itself.
  * I2: strides are passed on as they are, also where a dimension has one element or none.
@@ -15,7 +15,7 @@
 #include "runtime/alloc.h"
 #include "runtime/graveyard.h"
 
-/* ---- the specification ------------------------------------------------------------------------------ */
+/* ---- the specification ----------------------------------------------------------------------- */
 
 enum { DL_CPU = 1 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
@@ -66,13 +66,13 @@ _Static_assert(sizeof(dl_tensor) == 48 && offsetof(dl_managed, deleter) == 56 &&
 #define NAME_VERSIONED_USED "used_dltensor_versioned"
 
 static const dl_data_type types[DT_DTYPE_COUNT] = {
-    [DT_BOOL] = {DL_BOOL, 8, 1},   [DT_U8] = {DL_UINT, 8, 1},     [DT_I8] = {DL_INT, 8, 1},
-    [DT_I16] = {DL_INT, 16, 1},    [DT_I32] = {DL_INT, 32, 1},    [DT_I64] = {DL_INT, 64, 1},
-    [DT_F16] = {DL_FLOAT, 16, 1},  [DT_BF16] = {DL_BFLOAT, 16, 1}, [DT_F32] = {DL_FLOAT, 32, 1},
+    [DT_BOOL] = {DL_BOOL, 8, 1},  [DT_U8] = {DL_UINT, 8, 1},      [DT_I8] = {DL_INT, 8, 1},
+    [DT_I16] = {DL_INT, 16, 1},   [DT_I32] = {DL_INT, 32, 1},     [DT_I64] = {DL_INT, 64, 1},
+    [DT_F16] = {DL_FLOAT, 16, 1}, [DT_BF16] = {DL_BFLOAT, 16, 1}, [DT_F32] = {DL_FLOAT, 32, 1},
     [DT_F64] = {DL_FLOAT, 64, 1},
 };
 
-/* ---- out --------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 typedef struct exported {
     dt_tensor *t;
@@ -127,11 +127,11 @@ PyObject *dt_py_dlpack_capsule(dt_tensor *t, bool versioned, bool copied) {
     PyObject *capsule;
     if (versioned) {
         bool readonly = (t->storage->flags & DT_STORAGE_READONLY) != 0;
-        e->versioned = (dl_managed_versioned){
-            .major = 1,
-            .manager = e,
-            .deleter = delete_versioned,
-            .flags = (readonly ? DL_FLAG_READ_ONLY : 0) | (copied ? DL_FLAG_IS_COPIED : 0)};
+        e->versioned = (dl_managed_versioned){.major = 1,
+                                              .manager = e,
+                                              .deleter = delete_versioned,
+                                              .flags = (readonly ? DL_FLAG_READ_ONLY : 0) |
+                                                       (copied ? DL_FLAG_IS_COPIED : 0)};
         describe(e, &e->versioned.tensor);
         capsule = PyCapsule_New(&e->versioned, NAME_VERSIONED, capsule_free);
     } else {
@@ -161,8 +161,8 @@ static int check_device(PyObject *device) {
     Py_XDECREF(type);
     if (value == -1 && PyErr_Occurred()) return -1;
     if (value == DL_CPU) return 0;
-    PyErr_Format(PyExc_BufferError, "__dlpack__(): a CPU tensor cannot be exported to device type %ld",
-                 value);
+    PyErr_Format(PyExc_BufferError,
+                 "__dlpack__(): a CPU tensor cannot be exported to device type %ld", value);
     return -1;
 }
 
@@ -170,8 +170,8 @@ static PyObject *method_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
     dt_graveyard_drain();
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &max_version,
-                                     &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream,
+                                     &max_version, &device, &copy))
         return NULL;
     if (stream != Py_None && !(PyLong_Check(stream) && PyLong_AsLong(stream) == -1)) {
         PyErr_Clear();
@@ -189,9 +189,10 @@ static PyObject *method_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     bool readonly = (t->storage->flags & DT_STORAGE_READONLY) != 0;
     bool copied = copy == Py_True || (readonly && versioned == 0 && copy != Py_False);
     if (readonly && versioned == 0 && copy == Py_False) {
-        PyErr_SetString(PyExc_BufferError,
-                        "__dlpack__(): the tensor's bytes are read-only, which the consumer's version "
-                        "of DLPack cannot say; copy=True gives it a copy");
+        PyErr_SetString(
+            PyExc_BufferError,
+            "__dlpack__(): the tensor's bytes are read-only, which the consumer's version "
+            "of DLPack cannot say; copy=True gives it a copy");
         return NULL;
     }
     if (!copied) return dt_py_dlpack_capsule(t, versioned == 1, false);
@@ -214,7 +215,7 @@ PyMethodDef dt_py_dlpack_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* ---- in ---------------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static void release_plain(void *context) {
     dl_managed *m = context;
@@ -241,9 +242,10 @@ static int dtype_of(dl_data_type type, dt_dtype *out) {
 /* Checks what the producer says, and puts its strides and extent together. */
 static int understand(const dl_tensor *d, dt_dtype *dtype, int64_t *strides, size_t *bytes) {
     if (d->device.device_type != DL_CPU) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "from_dlpack(): device type %d is not supported; move the data to the CPU first",
-                     d->device.device_type);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "from_dlpack(): device type %d is not supported; move the data to the CPU first",
+            d->device.device_type);
         return -1;
     }
     if (d->ndim < 0 || d->ndim > DT_RANK_MAX) {
@@ -253,8 +255,7 @@ static int understand(const dl_tensor *d, dt_dtype *dtype, int64_t *strides, siz
     }
     if (dtype_of(d->dtype, dtype) < 0) return -1;
     int64_t numel, span = 1;
-    dt_status status =
-        dt_shape_numel(d->ndim, d->shape, (int64_t)dt_dtype_size(*dtype), &numel);
+    dt_status status = dt_shape_numel(d->ndim, d->shape, (int64_t)dt_dtype_size(*dtype), &numel);
     if (status != DT_OK) {
         (void)dt_py_raise(status);
         return -1;
@@ -265,8 +266,9 @@ static int understand(const dl_tensor *d, dt_dtype *dtype, int64_t *strides, siz
         dt_shape_contiguous_strides(d->ndim, d->shape, strides);
     for (int k = 0; k < d->ndim; k++) {
         if (strides[k] < 0) {
-            PyErr_SetString(PyExc_RuntimeError,
-                            "from_dlpack(): negative strides are not supported; copy the data first");
+            PyErr_SetString(
+                PyExc_RuntimeError,
+                "from_dlpack(): negative strides are not supported; copy the data first");
             return -1;
         }
         if (d->shape[k] > 1) span += (d->shape[k] - 1) * strides[k];

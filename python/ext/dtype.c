@@ -1,9 +1,10 @@
 /* dtype.c: torch's dtype objects at the API, and Python numbers.
  *
- * `x.dtype is torch.float32` must hold, and importing dtorch must not import torch.  So the objects are
- * fetched when first asked for, by dtorch._torch.dtype_object(), which imports torch where it is
- * installed and otherwise answers with stand-ins; they are kept in the module state for identity.
- * Names ("float32", "torch.float32", "half") and Python's bool, int and float are accepted everywhere.
+ * `x.dtype is torch.float32` must hold, and importing dtorch must not import torch.  So the objects
+ * are fetched when first asked for, by dtorch._torch.dtype_object(), which imports torch where it
+ * is installed and otherwise answers with stand-ins; they are kept in the module state for
+ * identity. Names ("float32", "torch.float32", "half") and Python's bool, int and float are
+ * accepted everywhere.
  *
  * I1: dt_state->dtypes[d] never changes once set.
  */
@@ -17,8 +18,8 @@ PyObject *dt_py_call_helper(const char *module, const char *name, PyObject *argu
     PyObject *function = PyObject_GetAttrString(m, name);
     Py_DECREF(m);
     if (function == NULL) return NULL;
-    PyObject *result = argument != NULL ? PyObject_CallOneArg(function, argument)
-                                        : PyObject_CallNoArgs(function);
+    PyObject *result =
+        argument != NULL ? PyObject_CallOneArg(function, argument) : PyObject_CallNoArgs(function);
     Py_DECREF(function);
     return result;
 }
@@ -102,7 +103,7 @@ int dt_py_dtype_or_none(PyObject *object, dt_dtype *out) {
     return 0;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int from_int(PyObject *number, dt_scalar *out) {
     int overflow;
@@ -170,14 +171,17 @@ int dt_py_scalar_from_object(PyObject *number, dt_scalar *out) {
 
 PyObject *dt_py_scalar_object(dt_scalar value, dt_dtype dtype) {
     switch (dt_dtype_category(dtype)) {
-    case DT_CAT_BOOL: return PyBool_FromLong(dt_scalar_bool(value));
-    case DT_CAT_INT: return PyLong_FromLongLong(dt_scalar_i64(value));
-    case DT_CAT_FLOAT: break;
+    case DT_CAT_BOOL:
+        return PyBool_FromLong(dt_scalar_bool(value));
+    case DT_CAT_INT:
+        return PyLong_FromLongLong(dt_scalar_i64(value));
+    case DT_CAT_FLOAT:
+        break;
     }
     return PyFloat_FromDouble(dt_scalar_f64(value));
 }
 
-/* ---- module functions ---------------------------------------------------------------------------- */
+/* ---- module functions ------------------------------------------------------------------------ */
 
 static PyObject *dtype_name(PyObject *module, PyObject *object) {
     (void)module;

@@ -10,22 +10,33 @@
 /* The class for a status, borrowed. */
 static PyObject *class_of(dt_status status) {
     switch (status) {
-    case DT_E_VALUE: return PyExc_ValueError;
-    case DT_E_TYPE: return PyExc_TypeError;
-    case DT_E_INDEX: return PyExc_IndexError;
-    case DT_E_NO_MEMORY: return dt_state->out_of_memory_error;
-    case DT_E_NOT_IMPLEMENTED: return PyExc_NotImplementedError;
-    case DT_E_OS: return PyExc_OSError;
-    case DT_E_CANCELLED: return dt_state->cancelled_error;
-    case DT_E_QUEUE_FULL: return dt_state->queue_full_error;
-    case DT_E_OVERFLOW: return PyExc_OverflowError;
-    case DT_E_PLACEMENT: return dt_state->placement_error;
+    case DT_E_VALUE:
+        return PyExc_ValueError;
+    case DT_E_TYPE:
+        return PyExc_TypeError;
+    case DT_E_INDEX:
+        return PyExc_IndexError;
+    case DT_E_NO_MEMORY:
+        return dt_state->out_of_memory_error;
+    case DT_E_NOT_IMPLEMENTED:
+        return PyExc_NotImplementedError;
+    case DT_E_OS:
+        return PyExc_OSError;
+    case DT_E_CANCELLED:
+        return dt_state->cancelled_error;
+    case DT_E_QUEUE_FULL:
+        return dt_state->queue_full_error;
+    case DT_E_OVERFLOW:
+        return PyExc_OverflowError;
+    case DT_E_PLACEMENT:
+        return dt_state->placement_error;
     case DT_OK:
     case DT_IN_PROGRESS:
     case DT_E_RUNTIME:
     case DT_E_ZERO_DIVISION:
     case DT_E_SHUTDOWN:
-    case DT_E_PYTHON: break;
+    case DT_E_PYTHON:
+        break;
     }
     return PyExc_RuntimeError;
 }
@@ -80,10 +91,9 @@ int dt_py_errors_init(PyObject *module) {
     state->out_of_memory_error =
         new_class(module, "OutOfMemoryError", "Memory for a tensor could not be had.", bases);
     Py_DECREF(bases);
-    state->queue_full_error =
-        new_class(module, "QueueFullError",
-                  "Too many operations are in flight: await some before calling more.",
-                  PyExc_RuntimeError);
+    state->queue_full_error = new_class(
+        module, "QueueFullError",
+        "Too many operations are in flight: await some before calling more.", PyExc_RuntimeError);
     state->placement_error =
         new_class(module, "PlacementError", "The placements of a tensor do not fit the operation.",
                   PyExc_RuntimeError);

@@ -43,7 +43,7 @@ typedef struct dt_module_state {
     PyObject *queue_full_error;
     PyObject *placement_error;
     PyObject *blocking_warning;      /* dtorch.BlockingWarning */
-    PyObject *dtypes[DT_DTYPE_COUNT]; /* torch.dtype objects (or stand-ins), filled when first asked */
+    PyObject *dtypes[DT_DTYPE_COUNT]; /* torch's (or stand-ins), filled when first asked */
     PyObject *bridges;               /* WeakKeyDictionary: loop -> bridge */
     PyObject *get_running_loop;      /* asyncio.events._get_running_loop */
     PyObject *cancelled_error;       /* asyncio.CancelledError */
@@ -65,8 +65,8 @@ PyObject *dt_py_raise(dt_status status);
 PyObject *dt_py_error_object(const dt_error *error);
 
 /* wait.c: blocks until `future` is complete (NULL: returns at once), without the GIL,
- * interruptible by signals; warns or raises under a running loop as the blocking policy says, naming
- * `what` ("Tensor.item()"). Returns 0, or -1 with an exception: KeyboardInterrupt, the policy's
+ * interruptible by signals; warns or raises under a running loop as the blocking policy says,
+ * naming `what` ("Tensor.item()"). Returns 0, or -1 with an exception: KeyboardInterrupt, the policy's
  * error; a failed future is NOT raised here. timeout_s < 0: for ever; 1 on timeout. */
 int dt_py_wait(dt_future *future, double timeout_s, const char *what);
 /* Waits until t's bytes are final, and raises its failure. 0 or -1. */
@@ -94,7 +94,8 @@ PyObject *dt_py_tensor_to_torch_ready(dt_tensor *t);
 /* dtype.c */
 PyObject *dt_py_dtype_object(dt_dtype dtype);                  /* new reference */
 int dt_py_dtype_from_object(PyObject *object, dt_dtype *out);  /* 0, or -1 with TypeError */
-int dt_py_scalar_from_object(PyObject *number, dt_scalar *out); /* 1 yes, 0 not a number, -1 error */
+/* 1 yes, 0 not a number, -1 error. */
+int dt_py_scalar_from_object(PyObject *number, dt_scalar *out);
 PyObject *dt_py_scalar_object(dt_scalar value, dt_dtype dtype); /* bool, int or float */
 
 #endif

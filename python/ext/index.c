@@ -1,9 +1,9 @@
 /* index.c: x[...] and x[...] = value.
  *
- * Basic indices (ints, slices, None, Ellipsis, bools) only change metadata: the view is computed here
- * and costs no dispatch.  At most one more index may be advanced, a list or tensor of ints or a mask:
- * it stays in the view as a whole dimension, and index_select, masked_fill or a blocking look at the
- * mask finish the work.
+ * Basic indices (ints, slices, None, Ellipsis, bools) only change metadata: the view is computed
+ * here and costs no dispatch.  At most one more index may be advanced, a list or tensor of ints or
+ * a mask: it stays in the view as a whole dimension, and index_select, masked_fill or a blocking
+ * look at the mask finish the work.
  *
  *   x[i]      walk -> view -> (advanced: gather)
  *   x[i] = v  walk -> view -> fill or copy of v, broadcast to the view
@@ -25,9 +25,9 @@ typedef struct cursor {
     bool copies;       /* a bool index: torch gives a copy */
     int64_t offset;
     int64_t shape[DT_RANK_MAX], strides[DT_RANK_MAX];
-    dt_tensor *index;  /* the advanced index, owned; NULL: none */
-    int index_at;      /* the view's dim that it indexes */
-    int index_in;      /* the source's dim that it stands at, for messages */
+    dt_tensor *index; /* the advanced index, owned; NULL: none */
+    int index_at;     /* the view's dim that it indexes */
+    int index_in;     /* the source's dim that it stands at, for messages */
 } cursor;
 
 static void cursor_fini(cursor *c) {
@@ -37,7 +37,8 @@ static void cursor_fini(cursor *c) {
 
 static int push(cursor *c, int64_t size, int64_t stride) {
     if (c->out == DT_RANK_MAX) {
-        PyErr_Format(PyExc_IndexError, "the result would have more than %d dimensions", DT_RANK_MAX);
+        PyErr_Format(PyExc_IndexError, "the result would have more than %d dimensions",
+                     DT_RANK_MAX);
         return -1;
     }
     c->shape[c->out] = size;
@@ -55,8 +56,9 @@ static int walk_int(cursor *c, int64_t i) {
     if (c->in >= c->source->rank) return too_many(c);
     int64_t size = c->source->shape[c->in];
     if (i < -size || i >= size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
-                     (long long)i, c->position, (long long)size);
+        PyErr_Format(PyExc_IndexError,
+                     "index %lld is out of bounds for dimension %d with size %lld", (long long)i,
+                     c->position, (long long)size);
         return -1;
     }
     if (i < 0) i += size;
@@ -86,7 +88,7 @@ static int walk_rest(cursor *c, int until) {
     return 0;
 }
 
-/* ---- advanced ------------------------------------------------------------------------------------- */
+/* ---- advanced -------------------------------------------------------------------------------- */
 
 /* A bool index: a dimension of size 1 (True) or 0 (False), as None with or without its element. */
 static int walk_bool(cursor *c, bool value) {
@@ -135,10 +137,12 @@ static int walk_mask(cursor *c, dt_tensor *mask) {
         return -1;
     }
     int64_t stride, numel = mask->numel;
-    if (!dt_shape_view_strides(mask->rank, s->shape + c->in, s->strides + c->in, 1, &numel, &stride)) {
-        PyErr_SetString(PyExc_NotImplementedError,
-                        "a mask over several dimensions needs them to be dense: call contiguous() on "
-                        "the tensor first");
+    if (!dt_shape_view_strides(mask->rank, s->shape + c->in, s->strides + c->in, 1, &numel,
+                               &stride)) {
+        PyErr_SetString(
+            PyExc_NotImplementedError,
+            "a mask over several dimensions needs them to be dense: call contiguous() on "
+            "the tensor first");
         return -1;
     }
     c->index = mask_places(mask);
@@ -189,7 +193,7 @@ static int walk_sequence(cursor *c, PyObject *object) {
     return status;
 }
 
-/* ---- walking --------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 static int bad_index(PyObject *index) {
     if (dt_py_is_torch_tensor(index) || strcmp(Py_TYPE(index)->tp_name, "numpy.ndarray") == 0)
@@ -198,10 +202,11 @@ static int bad_index(PyObject *index) {
     else if (PyUnicode_Check(index))
         PyErr_SetString(PyExc_TypeError, "new(): invalid data type 'str'");
     else
-        PyErr_Format(PyExc_IndexError,
-                     "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
-                     "are valid indices (got %s)",
-                     dt_py_type_name(index));
+        PyErr_Format(
+            PyExc_IndexError,
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+            "are valid indices (got %s)",
+            dt_py_type_name(index));
     return -1;
 }
 
@@ -239,7 +244,8 @@ static int walk_item(cursor *c, PyObject *item, int rest) {
     int64_t i;
     int ok = dt_py_int_from_object(item, &i);
     if (ok != 0) return ok > 0 ? walk_int(c, i) : -1;
-    if (PyList_Check(item) || PyTuple_Check(item) || PyRange_Check(item)) return walk_sequence(c, item);
+    if (PyList_Check(item) || PyTuple_Check(item) || PyRange_Check(item))
+        return walk_sequence(c, item);
     return bad_index(item);
 }
 
@@ -291,7 +297,7 @@ PyObject *dt_py_tensor_select0(PyObject *self, int64_t i) {
     return dt_py_tensor_wrap_view(self, view);
 }
 
-/* ---- ops on tensors, without handles ------------------------------------------------------------------ */
+/* ---- ops on tensors, without handles --------------------------------------------------------- */
 
 static dt_tensor *run_one(dt_op_call *call) {
     dt_status status = dt_py_dispatch(call);
@@ -342,7 +348,8 @@ static dt_tensor *wrapped_index(dt_tensor *index, int64_t size, int dim) {
     return NULL;
 }
 
-/* view[..., index, ...] with index of any rank: select by the flat index, then spread its dims out. */
+/* view[..., index, ...] with index of any rank: select by the flat index, then spread its dims out.
+ */
 static dt_tensor *gather(const cursor *c, dt_tensor *view) {
     dt_tensor *index = wrapped_index(c->index, c->shape[c->index_at], c->index_in);
     if (index == NULL) return NULL;
@@ -353,7 +360,8 @@ static dt_tensor *gather(const cursor *c, dt_tensor *view) {
     if (picked != NULL && index->rank != 1) {
         dt_dims shape = {.rank = 0};
         if (c->out - 1 + index->rank > DT_RANK_MAX) {
-            PyErr_Format(PyExc_IndexError, "the result would have more than %d dimensions", DT_RANK_MAX);
+            PyErr_Format(PyExc_IndexError, "the result would have more than %d dimensions",
+                         DT_RANK_MAX);
             result = NULL;
         } else {
             for (int d = 0; d < c->out; d++) {
@@ -371,7 +379,7 @@ static dt_tensor *gather(const cursor *c, dt_tensor *view) {
     return result;
 }
 
-/* ---- x[index] -------------------------------------------------------------------------------------------- */
+/* ---- x[index] -------------------------------------------------------------------------------- */
 
 PyObject *dt_py_tensor_getitem(PyObject *self, PyObject *index) {
     cursor c;
@@ -394,7 +402,7 @@ PyObject *dt_py_tensor_getitem(PyObject *self, PyObject *index) {
     return result;
 }
 
-/* ---- x[index] = value -------------------------------------------------------------------------------------- */
+/* ---- x[index] = value ------------------------------------------------------------------------ */
 
 static int fill(dt_tensor *view, dt_scalar s) {
     dt_op_call call;
@@ -420,12 +428,13 @@ static dt_tensor *expanded(dt_tensor *value, const dt_tensor *view) {
     int rank = value->rank - skip, pad = view->rank - rank;
     char to[160], from[160];
     if (pad < 0) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must be "
-                     "greater or equal to the number of dimensions in the tensor (%d)",
-                     dt_dtype_table[value->dtype].long_name,
-                     dt_shape_format(rank, value->shape + skip, from, sizeof from),
-                     dt_shape_format(view->rank, view->shape, to, sizeof to), view->rank, rank);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must be "
+            "greater or equal to the number of dimensions in the tensor (%d)",
+            dt_dtype_table[value->dtype].long_name,
+            dt_shape_format(rank, value->shape + skip, from, sizeof from),
+            dt_shape_format(view->rank, view->shape, to, sizeof to), view->rank, rank);
         return NULL;
     }
     int64_t strides[DT_RANK_MAX];
@@ -433,12 +442,13 @@ static dt_tensor *expanded(dt_tensor *value, const dt_tensor *view) {
         int64_t size = d < pad ? 1 : value->shape[skip + d - pad];
         strides[d] = size == 1 ? 0 : value->strides[skip + d - pad];
         if (size == 1 || size == view->shape[d]) continue;
-        PyErr_Format(PyExc_RuntimeError,
-                     "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
-                     "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                     (long long)view->shape[d], (long long)size, d,
-                     dt_shape_format(view->rank, view->shape, to, sizeof to),
-                     dt_shape_format(rank, value->shape + skip, from, sizeof from));
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+            "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+            (long long)view->shape[d], (long long)size, d,
+            dt_shape_format(view->rank, view->shape, to, sizeof to),
+            dt_shape_format(rank, value->shape + skip, from, sizeof from));
         return NULL;
     }
     dt_tensor *result;
@@ -480,12 +490,13 @@ static int write_row(const dt_tensor *view, int at, int64_t row, const dt_tensor
     memcpy(shape, view->shape, sizeof shape);
     shape[at] = 1;
     dt_tensor *target = NULL, *source = NULL;
-    dt_status status = dt_tensor_new_view(view, (dt_dtype)view->dtype, view->rank, shape,
-                                          view->strides, view->offset + row * view->strides[at],
-                                          &target);
+    dt_status status =
+        dt_tensor_new_view(view, (dt_dtype)view->dtype, view->rank, shape, view->strides,
+                           view->offset + row * view->strides[at], &target);
     if (status == DT_OK && value != NULL)
-        status = dt_tensor_new_view(value, (dt_dtype)value->dtype, view->rank, shape, value->strides,
-                                    value->offset + i * value->strides[at], &source);
+        status =
+            dt_tensor_new_view(value, (dt_dtype)value->dtype, view->rank, shape, value->strides,
+                               value->offset + i * value->strides[at], &source);
     if (status == DT_OK && value != NULL) status = dt_copy_into(target, source);
     int result = status == DT_OK && value == NULL ? fill(target, s) : 0;
     if (status != DT_OK) {
@@ -505,8 +516,9 @@ static int scatter(const cursor *c, dt_tensor *view, int kind, dt_scalar s, dt_t
     dt_tensor *spread = NULL; /* value in the shape of view[index] */
     int64_t n = index->numel;
     if (extra != 1) {
-        PyErr_SetString(PyExc_NotImplementedError,
-                        "assigning through an index of more than one dimension is not supported yet");
+        PyErr_SetString(
+            PyExc_NotImplementedError,
+            "assigning through an index of more than one dimension is not supported yet");
         goto done;
     }
     if (kind == 0) {
@@ -535,8 +547,8 @@ static int fill_masked(PyObject *self, PyObject *index, PyObject *value) {
         if (mask->shape[d] != t->shape[d]) return 0;
     int ok = dt_py_tensor_check(value) ? 0 : dt_py_scalar_from_object(value, &s);
     if (ok <= 0) return ok;
-    if (s.category == DT_CAT_FLOAT && !dt_dtype_is_float((dt_dtype)t->dtype) &&
-        s.f > -0x1p63 && s.f < 0x1p63) {
+    if (s.category == DT_CAT_FLOAT && !dt_dtype_is_float((dt_dtype)t->dtype) && s.f > -0x1p63 &&
+        s.f < 0x1p63) {
         s.i = t->dtype == DT_BOOL ? s.f != 0 : (int64_t)s.f; /* as assignment casts */
         s.category = DT_CAT_INT;
     }
@@ -599,7 +611,8 @@ int dt_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
 static int check_broadcast(const dt_tensor *to, const dt_tensor *from) {
     dt_dims a = dt_tensor_dims(to), b = dt_tensor_dims(from), both;
     dt_status status = dt_shape_broadcast(&a, &b, &both);
-    if (status == DT_OK && (both.rank != a.rank || memcmp(both.v, a.v, sizeof *a.v * (size_t)a.rank) != 0)) {
+    if (status == DT_OK &&
+        (both.rank != a.rank || memcmp(both.v, a.v, sizeof *a.v * (size_t)a.rank) != 0)) {
         char x[160], y[160];
         status = dt_fail(DT_E_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
                          dt_shape_format(a.rank, a.v, x, sizeof x),

@@ -14,7 +14,7 @@
 
 #include "runtime/graveyard.h"
 
-/* ---- exports ----------------------------------------------------------------------------------------- */
+/* ---- exports --------------------------------------------------------------------------------- */
 
 void dt_py_export_end(dt_tensor *t) {
     atomic_fetch_sub_explicit(&t->storage->exports, 1, memory_order_release);
@@ -42,7 +42,7 @@ int dt_py_export_begin(dt_tensor *t, const char *what) {
     return -1;
 }
 
-/* ---- torch -------------------------------------------------------------------------------------------- */
+/* ---- torch ----------------------------------------------------------------------------------- */
 
 bool dt_py_is_torch_tensor(PyObject *object) {
     static PyObject *torch_tensor; /* torch.Tensor, once torch has been imported by anybody */
@@ -89,7 +89,8 @@ static int inspect(PyObject *x, dt_dtype *dtype, int *rank, int64_t *shape, int6
                    void **data) {
     if (!attribute_is(x, "layout", "torch.strided")) {
         if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "from_torch(): only strided (dense) tensors are supported");
+            PyErr_SetString(PyExc_TypeError,
+                            "from_torch(): only strided (dense) tensors are supported");
         return -1;
     }
     PyObject *device = PyObject_GetAttrString(x, "device");
@@ -132,8 +133,8 @@ dt_tensor *dt_py_tensor_from_torch(PyObject *torch_tensor, bool frozen) {
     }
     size_t bytes = numel > 0 ? (size_t)span * dt_dtype_size(dtype) : 0;
     uint32_t flags = DT_STORAGE_FOREIGN | (frozen ? DT_STORAGE_FROZEN : 0);
-    dt_storage *storage = dt_storage_new_foreign(numel > 0 ? data : nowhere, bytes, release_object,
-                                                 handle, flags);
+    dt_storage *storage =
+        dt_storage_new_foreign(numel > 0 ? data : nowhere, bytes, release_object, handle, flags);
     if (storage == NULL) {
         Py_DECREF(handle);
         PyErr_NoMemory();
@@ -176,7 +177,7 @@ static PyObject *method_to_torch(PyObject *self, PyObject *ignored) {
     return result;
 }
 
-/* ---- numpy ---------------------------------------------------------------------------------------------- */
+/* ---- numpy ----------------------------------------------------------------------------------- */
 
 static PyObject *method_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"force", NULL};
@@ -204,7 +205,7 @@ PyMethodDef dt_py_interop_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* ---- functions -------------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static PyObject *wrap_or_null(dt_tensor *t) { return t != NULL ? dt_py_tensor_wrap(t) : NULL; }
 
@@ -214,7 +215,8 @@ static PyObject *function_from_torch(PyObject *module, PyObject *args, PyObject 
     PyObject *x;
     int frozen = 0;
     dt_graveyard_drain();
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:from_torch", names, &x, &frozen)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:from_torch", names, &x, &frozen))
+        return NULL;
     if (!dt_py_is_torch_tensor(x)) {
         PyErr_Format(PyExc_TypeError, "from_torch(): expected a torch.Tensor (got %s)",
                      dt_py_tensor_check(x) ? "dtorch.Tensor" : Py_TYPE(x)->tp_name);
@@ -229,7 +231,8 @@ static PyObject *function_from_numpy(PyObject *module, PyObject *args, PyObject 
     PyObject *x;
     int frozen = 0;
     dt_graveyard_drain();
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:from_numpy", names, &x, &frozen)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:from_numpy", names, &x, &frozen))
+        return NULL;
     if (strcmp(Py_TYPE(x)->tp_name, "numpy.ndarray") != 0) {
         PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(x)->tp_name);
         return NULL;
@@ -243,7 +246,8 @@ static PyObject *function_from_dlpack(PyObject *module, PyObject *args, PyObject
     PyObject *x;
     int frozen = 0;
     dt_graveyard_drain();
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$p:from_dlpack", names, &x, &frozen)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$p:from_dlpack", names, &x, &frozen))
+        return NULL;
     return wrap_or_null(dt_py_tensor_from_dlpack(x, frozen));
 }
 
@@ -251,13 +255,16 @@ static PyObject *function_from_dlpack(PyObject *module, PyObject *args, PyObject
 
 static PyMethodDef functions[] = {
     {"from_torch", KEYWORDS(function_from_torch),
-     "from_torch(tensor, frozen=False) -> Tensor\n\nA tensor that shares torch's bytes. With frozen the "
+     "from_torch(tensor, frozen=False) -> Tensor\n\nA tensor that shares torch's bytes. With "
+     "frozen the "
      "caller promises that nobody writes them from outside, and ops on it are asynchronous."},
     {"from_numpy", KEYWORDS(function_from_numpy),
-     "from_numpy(ndarray, frozen=False) -> Tensor\n\nA tensor that shares the array's bytes; frozen as "
+     "from_numpy(ndarray, frozen=False) -> Tensor\n\nA tensor that shares the array's bytes; "
+     "frozen as "
      "for from_torch()."},
     {"from_dlpack", KEYWORDS(function_from_dlpack),
-     "from_dlpack(ext_tensor, *, frozen=False) -> Tensor\n\nA tensor that shares the bytes of any object "
+     "from_dlpack(ext_tensor, *, frozen=False) -> Tensor\n\nA tensor that shares the bytes of any "
+     "object "
      "with __dlpack__, or of a capsule; frozen as for from_torch()."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,7 @@
 /* methods.c: Tensor's properties and the methods that are not ops: metadata, reading, copying.
  *
- * Metadata never waits.  Reading (item, tolist, data_ptr, ...) waits for the bytes through wait.c, which
- * knows about event loops.
+ * Metadata never waits.  Reading (item, tolist, data_ptr, ...) waits for the bytes through wait.c,
+ * which knows about event loops.
  *
  * I1: a wait may run other Python code; self->t is retained across it.
  */
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* ---- metadata ------------------------------------------------------------------------------------- */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
 PyObject *dt_py_size_object(int rank, const int64_t *shape) {
     PyTypeObject *type = dt_state->size_type != NULL ? dt_state->size_type : &PyTuple_Type;
@@ -79,7 +79,7 @@ static PyObject *get_version(PyObject *self, void *closure) {
         atomic_load_explicit(&dt_py_tensor_get(self)->storage->version, memory_order_relaxed));
 }
 
-/* ---- autograd's room ---------------------------------------------------------------------------------- */
+/* ---- autograd's room ------------------------------------------------------------------------- */
 
 static PyObject *get_object(PyObject *self, void *closure) {
     PyObject *object = *(PyObject **)((char *)self + (Py_ssize_t)(intptr_t)closure);
@@ -169,7 +169,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure) {
     return 0;
 }
 
-/* ---- transposes ------------------------------------------------------------------------------------------ */
+/* ---- transposes ------------------------------------------------------------------------------ */
 
 static PyObject *view_permuted(PyObject *self, const int *order) {
     const dt_tensor *t = dt_py_tensor_get(self);
@@ -189,8 +189,8 @@ static PyObject *get_T(PyObject *self, void *closure) {
     int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX];
     if (closure != NULL && rank != 2 && rank != 0) { /* H */
         PyErr_Format(PyExc_RuntimeError,
-                     "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.%s", rank,
-                     rank > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+                     "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.%s",
+                     rank, rank > 2 ? " For batches of matrices, consider using tensor.mH" : "");
         return NULL;
     }
     for (int d = 0; d < rank; d++) order[d] = rank - 1 - d;
@@ -200,9 +200,10 @@ static PyObject *get_T(PyObject *self, void *closure) {
 static PyObject *get_mT(PyObject *self, void *closure) {
     int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX];
     if (rank == 1) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.",
-                     (const char *)closure, rank);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.",
+            (const char *)closure, rank);
         return NULL;
     }
     for (int d = 0; d < rank; d++) order[d] = d;
@@ -225,7 +226,8 @@ PyGetSetDef dt_py_tensor_getset[] = {
     {"__dict__", get_dict, PyObject_GenericSetDict, NULL, NULL},
     {"shape", get_shape, NULL, "The size of each dimension, a dtorch.Size.", NULL},
     {"dtype", get_dtype, NULL, "The element type: torch's own dtype object.", NULL},
-    {"_dtype_name", get_dtype_name, NULL, "The element type's name, without importing torch.", NULL},
+    {"_dtype_name", get_dtype_name, NULL, "The element type's name, without importing torch.",
+     NULL},
     {"device", get_helper, NULL, "Where the tensor is, a torch.device.", (void *)"cpu_device"},
     {"layout", get_helper, NULL, "torch.strided.", (void *)"strided_layout"},
     {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
@@ -252,7 +254,7 @@ PyGetSetDef dt_py_tensor_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* ---- metadata methods --------------------------------------------------------------------------------------- */
+/* ---- metadata methods ------------------------------------------------------------------------ */
 
 /* The only optional argument, by position or as `name`. 1 given, 0 not, -1 error. */
 static int one_argument(const char *function, const char *name, PyObject *const *args, Py_ssize_t n,
@@ -263,7 +265,8 @@ static int one_argument(const char *function, const char *name, PyObject *const 
                      n + keywords);
         return -1;
     }
-    if (keywords == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
+    if (keywords == 1 &&
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
         PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
                      PyTuple_GET_ITEM(kwnames, 0));
         return -1;
@@ -278,8 +281,8 @@ static int dim_argument(const char *function, PyObject *object, int rank, int *d
     int ok = dt_py_int_from_object(object, &value);
     if (ok < 0) return -1;
     if (ok == 0) {
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s", function,
-                     dt_py_type_name(object));
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s",
+                     function, dt_py_type_name(object));
         return -1;
     }
     dt_status status = dt_shape_wrap_dim(value, rank, false, dim);
@@ -288,7 +291,8 @@ static int dim_argument(const char *function, PyObject *object, int rank, int *d
     return -1;
 }
 
-static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n,
+                             PyObject *kwnames) {
     const dt_tensor *t = dt_py_tensor_get(self);
     PyObject *object;
     int given = one_argument("size", "dim", args, n, kwnames, &object), dim;
@@ -375,7 +379,7 @@ static PyObject *method_false(PyObject *self, PyObject *ignored) {
     Py_RETURN_FALSE;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* A retained tensor whose bytes are final and materialised; NULL with an exception. */
 static dt_tensor *ready(PyObject *self, const char *what) {
@@ -469,13 +473,12 @@ static PyObject *method_is_ready(PyObject *self, PyObject *ignored) {
     return PyBool_FromLong(dt_tensor_state(dt_py_tensor_get(self), &future) != DT_FUTURE_PENDING);
 }
 
-/* ---- copying ---------------------------------------------------------------------------------------------------- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static PyObject *method_copy(PyObject *self, PyObject *ignored) {
     (void)ignored;
     PyObject *copy = dt_py_tensor_wrap_as(Py_TYPE(self), dt_tensor_retain(dt_py_tensor_get(self)));
-    if (copy != NULL)
-        ((dt_py_tensor *)copy)->requires_grad = ((dt_py_tensor *)self)->requires_grad;
+    if (copy != NULL) ((dt_py_tensor *)copy)->requires_grad = ((dt_py_tensor *)self)->requires_grad;
     return copy;
 }
 
@@ -487,7 +490,8 @@ static PyObject *method_deepcopy(PyObject *self, PyObject *memo) {
         Py_DECREF(key);
         return Py_XNewRef(copy);
     }
-    dt_tensor *t = dt_py_tensor_clone(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
+    dt_tensor *t =
+        dt_py_tensor_clone(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
     copy = t != NULL ? dt_py_tensor_wrap_as(Py_TYPE(self), t) : NULL;
     if (copy != NULL) {
         ((dt_py_tensor *)copy)->requires_grad = ((dt_py_tensor *)self)->requires_grad;
@@ -526,28 +530,32 @@ static PyObject *method_view_dtype(PyObject *self, PyObject *object) {
     if (old != size) {
         const char *direction = size > old ? "larger" : "smaller";
         if (t->rank == 0) {
-            PyErr_Format(PyExc_RuntimeError, "self.dim() cannot be 0 to view %s as %s (different "
-                                             "element sizes)",
+            PyErr_Format(PyExc_RuntimeError,
+                         "self.dim() cannot be 0 to view %s as %s (different "
+                         "element sizes)",
                          dt_dtype_table[t->dtype].long_name, dt_dtype_table[dtype].long_name);
             return NULL;
         }
         if (strides[last] != 1 && !(size < old && t->numel == 0)) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "self.stride(-1) must be 1 to view %s as %s (different element sizes), but "
-                         "got %lld",
-                         dt_dtype_table[t->dtype].long_name, dt_dtype_table[dtype].long_name,
-                         (long long)strides[last]);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "self.stride(-1) must be 1 to view %s as %s (different element sizes), but "
+                "got %lld",
+                dt_dtype_table[t->dtype].long_name, dt_dtype_table[dtype].long_name,
+                (long long)strides[last]);
             return NULL;
         }
         bool fits = size < old || (shape[last] * old) % size == 0;
         fits = fits && (size < old || (offset * old) % size == 0);
-        for (int d = 0; d < last; d++) fits = fits && (size < old || (strides[d] * old) % size == 0);
+        for (int d = 0; d < last; d++)
+            fits = fits && (size < old || (strides[d] * old) % size == 0);
         if (!fits) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "the last dimension, the strides and the offset must be divisible by %lld to "
-                         "view %s as %s (a %s element)",
-                         (long long)(size / old), dt_dtype_table[t->dtype].long_name,
-                         dt_dtype_table[dtype].long_name, direction);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "the last dimension, the strides and the offset must be divisible by %lld to "
+                "view %s as %s (a %s element)",
+                (long long)(size / old), dt_dtype_table[t->dtype].long_name,
+                dt_dtype_table[dtype].long_name, direction);
             return NULL;
         }
         shape[last] = shape[last] * old / size;
@@ -564,7 +572,8 @@ static PyObject *method_view_dtype(PyObject *self, PyObject *object) {
 
 PyMethodDef dt_py_tensor_methods[] = {
     {"size", FAST(method_size), "size(dim=None): the shape, or one of its entries."},
-    {"stride", FAST(method_stride), "stride(dim=None): elements between neighbours of a dimension."},
+    {"stride", FAST(method_stride),
+     "stride(dim=None): elements between neighbours of a dimension."},
     {"dim", method_dim, METH_NOARGS, "The number of dimensions."},
     {"ndimension", method_dim, METH_NOARGS, "The number of dimensions."},
     {"numel", method_numel, METH_NOARGS, "The number of elements."},

@@ -1,7 +1,7 @@
 /* module.c: the module dtorch._C: its state and the order in which its parts come to life.
  *
- * Multi-phase initialisation, for one interpreter: the runtime (threads, ring, generator) is one for the
- * process, so a second interpreter is refused.
+ * Multi-phase initialisation, for one interpreter: the runtime (threads, ring, generator) is one
+ * for the process, so a second interpreter is refused.
  *
  * I1: dt_state is set before any part's init runs, and stays: handles may die after the module's
  *     dictionary has been cleared at interpreter shutdown.
@@ -14,7 +14,7 @@
 
 dt_module_state *dt_state;
 
-/* ---- the graveyard --------------------------------------------------------------------------------- */
+/* ---- the graveyard --------------------------------------------------------------------------- */
 
 static int drain(void *ignored) {
     (void)ignored;
@@ -25,7 +25,7 @@ static int drain(void *ignored) {
 /* Any C thread. When the pending queue is full the next client call drains. */
 static void notify(void) { (void)Py_AddPendingCall(drain, NULL); }
 
-/* ---- functions ---------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static PyObject *function_shutdown(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
@@ -59,7 +59,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* ---- initialisation -------------------------------------------------------------------------------------- */
+/* ---- initialisation -------------------------------------------------------------------------- */
 
 static int register_exit(PyObject *module) {
     PyObject *atexit = PyImport_ImportModule("atexit");
@@ -91,11 +91,11 @@ static int add_functions(PyObject *module) {
 
 static int module_exec(PyObject *module) {
     static int (*const parts[])(PyObject *) = {
-        init_state,       dt_py_errors_init,  dt_py_dtype_init,  dt_py_opfunc_init,
-        dt_py_tensor_init, dt_py_ops_init,    dt_py_index_init,  dt_py_buffer_init, dt_py_build_init,
-        dt_py_interop_init, dt_py_control_init, dt_py_bridge_init, dt_py_wait_init,
-        dt_py_await_init, dt_py_future_init,  dt_py_io_init,     add_functions,
-        register_exit,
+        init_state,        dt_py_errors_init,  dt_py_dtype_init,   dt_py_opfunc_init,
+        dt_py_tensor_init, dt_py_ops_init,     dt_py_index_init,   dt_py_buffer_init,
+        dt_py_build_init,  dt_py_interop_init, dt_py_control_init, dt_py_bridge_init,
+        dt_py_wait_init,   dt_py_await_init,   dt_py_future_init,  dt_py_io_init,
+        add_functions,     register_exit,
     };
     if (dt_state != NULL) {
         PyErr_SetString(PyExc_ImportError,

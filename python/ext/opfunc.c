@@ -1,9 +1,10 @@
 /* opfunc.c: one object type for every function, method and in-place method of the registry.
  *
  * An OpFunction pairs a compiled schema with a mode.  It is called by vectorcall; being a method
- * descriptor, `x.add(y)` calls it with self in front and makes no bound method.  What a schema cannot
- * say (x.view(dtype), x.max(1)) goes to a Python overload: it is called with the same arguments when
- * parsing them by the schema raised a TypeError, so that the common form pays nothing for it.
+ * descriptor, `x.add(y)` calls it with self in front and makes no bound method.  What a schema
+ * cannot say (x.view(dtype), x.max(1)) goes to a Python overload: it is called with the same
+ * arguments when parsing them by the schema raised a TypeError, so that the common form pays
+ * nothing for it.
  *
  *   call -> parse (args.c) -> target (in-place, out=) -> dt_py_dispatch -> wrap
  *
@@ -19,8 +20,7 @@
 #define ROOM_SLICE_NS (50 * 1000 * 1000) /* between two looks at signals */
 
 typedef struct op_function {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     const dt_py_spec *spec;
     dt_py_op_mode mode;
     char name[40];
@@ -28,7 +28,7 @@ typedef struct op_function {
     PyObject *doc;      /* NULL, or a str */
 } op_function;
 
-/* ---- dispatch ----------------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static bool inside_loop(void) {
     PyObject *loop = PyObject_CallNoArgs(dt_state->get_running_loop);
@@ -45,9 +45,10 @@ static bool inside_loop(void) {
  * the loop's own tasks may be what has to go on. */
 static dt_status wait_for_room(dt_sched *sched) {
     if (inside_loop())
-        return dt_fail(DT_E_QUEUE_FULL,
-                       "%lld operations are in flight: await some of their results before calling more",
-                       (long long)dt_sched_in_flight(sched));
+        return dt_fail(
+            DT_E_QUEUE_FULL,
+            "%lld operations are in flight: await some of their results before calling more",
+            (long long)dt_sched_in_flight(sched));
     dt_status status;
     Py_BEGIN_ALLOW_THREADS;
     status = dt_sched_wait_room(sched, ROOM_SLICE_NS);
@@ -69,7 +70,7 @@ PyObject *dt_py_dispatch_one(dt_op_call *call) {
     return dt_py_tensor_wrap(call->outs[0]);
 }
 
-/* ---- results ------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static PyObject *wrap_several(dt_op_call *call) {
     PyObject *tuple = PyTuple_New(call->nout);
@@ -94,7 +95,8 @@ static PyObject *wrap_outs(const op_function *f, dt_op_call *call, PyObject *inp
         dt_tensor_release(call->outs[0]);
         return Py_NewRef(input);
     }
-    if (dt_op_has(f->spec->op, 'V') && input != NULL) return dt_py_tensor_wrap_view(input, call->outs[0]);
+    if (dt_op_has(f->spec->op, 'V') && input != NULL)
+        return dt_py_tensor_wrap_view(input, call->outs[0]);
     return dt_py_tensor_wrap(call->outs[0]);
 }
 
@@ -125,7 +127,7 @@ static PyObject *run(const op_function *f, dt_py_args *args, PyObject *input) {
     return wrap_outs(f, call, input);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static PyObject *call_overload(const op_function *f, PyObject *const *objects, size_t nargsf,
                                PyObject *kwnames) {
@@ -168,7 +170,7 @@ static PyObject *op_function_call(PyObject *self, PyObject *const *objects, size
     return NULL;
 }
 
-/* ---- the type ------------------------------------------------------------------------------------ */
+/* ---- the type -------------------------------------------------------------------------------- */
 
 PyObject *dt_py_op_function_new(const dt_py_spec *spec, dt_py_op_mode mode) {
     op_function *f = (op_function *)PyType_GenericAlloc(dt_state->op_function_type, 0);
@@ -211,9 +213,9 @@ static PyObject *op_function_get(PyObject *self, PyObject *object, PyObject *typ
 
 static PyObject *op_function_repr(PyObject *self) {
     const op_function *f = (const op_function *)self;
-    return PyUnicode_FromFormat(
-        f->mode == DT_PY_OP_FUNCTION ? "<function dtorch.%s>" : "<method '%s' of 'dtorch.Tensor'>",
-        f->name);
+    return PyUnicode_FromFormat(f->mode == DT_PY_OP_FUNCTION ? "<function dtorch.%s>"
+                                                             : "<method '%s' of 'dtorch.Tensor'>",
+                                f->name);
 }
 
 /* "(input, other, *, alpha=1, out=None)" */
@@ -266,9 +268,9 @@ static PyObject *get_doc(PyObject *self, void *closure) {
     if (f->doc != NULL) return Py_NewRef(f->doc);
     PyObject *signature = signature_text(f);
     if (signature == NULL) return NULL;
-    PyObject *doc = PyUnicode_FromFormat("%s%U -> Tensor\n\nAs torch.%s%s, awaitable.", f->name,
-                                         signature, f->mode == DT_PY_OP_FUNCTION ? "" : "Tensor.",
-                                         f->name);
+    PyObject *doc =
+        PyUnicode_FromFormat("%s%U -> Tensor\n\nAs torch.%s%s, awaitable.", f->name, signature,
+                             f->mode == DT_PY_OP_FUNCTION ? "" : "Tensor.", f->name);
     Py_DECREF(signature);
     return doc;
 }
@@ -319,16 +321,11 @@ static PyMethodDef op_function_methods[] = {
 };
 
 static PyType_Slot op_function_slots[] = {
-    {Py_tp_dealloc, op_function_dealloc},
-    {Py_tp_traverse, op_function_traverse},
-    {Py_tp_clear, op_function_clear},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_descr_get, op_function_get},
-    {Py_tp_repr, op_function_repr},
-    {Py_tp_members, op_function_members},
-    {Py_tp_getset, op_function_getset},
-    {Py_tp_methods, op_function_methods},
-    {0, NULL},
+    {Py_tp_dealloc, op_function_dealloc}, {Py_tp_traverse, op_function_traverse},
+    {Py_tp_clear, op_function_clear},     {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, op_function_get},   {Py_tp_repr, op_function_repr},
+    {Py_tp_members, op_function_members}, {Py_tp_getset, op_function_getset},
+    {Py_tp_methods, op_function_methods}, {0, NULL},
 };
 
 static PyType_Spec op_function_spec = {

@@ -1,9 +1,9 @@
 /* ops.c: Tensor's operators.
  *
- * The fast path: two ready, contiguous tensors of one dtype and shape (or one and a number that does
- * not change its dtype) whose op has a tile function.  The expression is evaluated straight into a
- * fresh tensor: no argument parsing, no rule, no dispatch.  It is what the inline lane would do, in a
- * tenth of the time; everything else goes through dt_dispatch.
+ * The fast path: two ready, contiguous tensors of one dtype and shape (or one and a number that
+ * does not change its dtype) whose op has a tile function.  The expression is evaluated straight
+ * into a fresh tensor: no argument parsing, no rule, no dispatch.  It is what the inline lane would
+ * do, in a tenth of the time; everything else goes through dt_dispatch.
  *
  * I1: the fast path computes the bits that dispatch would: it calls the same tile function.
  * I2: it is taken only when no task writes an input and no outsider can touch it.
@@ -13,12 +13,12 @@
 #include "runtime/elementwise.h"
 #include "runtime/graveyard.h"
 
-/* ---- the fast path ------------------------------------------------------------------------------- */
+/* ---- the fast path --------------------------------------------------------------------------- */
 
 typedef struct fast_entry {
     dt_ew_tile tile; /* NULL: not for this op and dtype */
     float ns_per_element;
-    uint8_t out;     /* dt_dtype */
+    uint8_t out; /* dt_dtype */
     bool known;
 } fast_entry;
 
@@ -36,14 +36,17 @@ static bool is_fast_op(dt_op_id id, dt_dtype dtype) {
     case DT_OP_le:
     case DT_OP_gt:
     case DT_OP_ge:
-    case DT_OP_neg: return dtype == DT_F32 || dtype == DT_F64 || dtype == DT_I64 || dtype == DT_I32;
+    case DT_OP_neg:
+        return dtype == DT_F32 || dtype == DT_F64 || dtype == DT_I64 || dtype == DT_I32;
     case DT_OP_div:
     case DT_OP_relu:
     case DT_OP_exp:
     case DT_OP_tanh:
     case DT_OP_sigmoid:
-    case DT_OP_sqrt: return dtype == DT_F32 || dtype == DT_F64;
-    default: return false;
+    case DT_OP_sqrt:
+        return dtype == DT_F32 || dtype == DT_F64;
+    default:
+        return false;
     }
 }
 
@@ -75,7 +78,8 @@ static inline bool is_simple(const dt_tensor *t) {
            !dt_storage_is_external(s);
 }
 
-/* out = tile(in...) in a fresh tensor shaped as t; NULL when memory is out (dispatch will say so). */
+/* out = tile(in...) in a fresh tensor shaped as t; NULL when memory is out (dispatch will say so).
+ */
 static PyObject *fast_run(const fast_entry *e, const dt_tensor *t, const void *const *in,
                           const int64_t *step) {
     static const dt_params no_params;
@@ -106,7 +110,8 @@ static inline PyObject *fast_binary(dt_op_id id, const dt_tensor *a, const dt_te
 
 /* t <op> s, or s <op> t when swapped. */
 static inline PyObject *fast_scalar(dt_op_id id, const dt_tensor *t, dt_scalar s, bool swapped) {
-    if (s.category > dt_dtype_category((dt_dtype)t->dtype) || s.category == DT_CAT_BOOL) return NULL;
+    if (s.category > dt_dtype_category((dt_dtype)t->dtype) || s.category == DT_CAT_BOOL)
+        return NULL;
     const fast_entry *e = fast_lookup(id, (dt_dtype)t->dtype);
     if (e->tile == NULL || !is_small(e, t->numel) || !is_simple(t)) return NULL;
     if (t->dtype == DT_I32 && s.i != (int32_t)s.i) return NULL;
@@ -129,7 +134,7 @@ static inline PyObject *fast_unary(dt_op_id id, const dt_tensor *t) {
     return fast_run(e, t, in, step);
 }
 
-/* ---- the general path ---------------------------------------------------------------------------- */
+/* ---- the general path ------------------------------------------------------------------------ */
 
 /* An operand: 1 set, 0 of another type, -1 error. Tensors are retained. */
 static int set_operand(PyObject *object, dt_arg *a) {
@@ -164,7 +169,8 @@ static PyObject *refuse(PyObject *a, PyObject *b) {
     else if (strcmp(Py_TYPE(other)->tp_name, "numpy.ndarray") == 0)
         how = "dtorch.tensor() (copies) or dtorch.from_numpy() (shares)";
     if (how == NULL) Py_RETURN_NOTIMPLEMENTED;
-    PyErr_Format(PyExc_TypeError, "an operand is a %s, the other one a dtorch.Tensor: convert it with %s",
+    PyErr_Format(PyExc_TypeError,
+                 "an operand is a %s, the other one a dtorch.Tensor: convert it with %s",
                  dt_py_type_name(other), how);
     return NULL;
 }
@@ -245,7 +251,7 @@ PyObject *dt_py_unary(dt_op_id id, PyObject *a) {
     return result;
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 #define BINARY(slot, id)                                                                           \
     static PyObject *slot(PyObject *a, PyObject *b) { return dt_py_binary(DT_OP_##id, a, b); }     \
@@ -334,7 +340,7 @@ PyType_Slot dt_py_number_slots[] = {
     {0, NULL},
 };
 
-/* ---- functions ------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 /* The registry's functions: those users see in `functions`, every row (overloads too) in `rows`. */
 int dt_py_ops_init(PyObject *module) {

@@ -1,8 +1,8 @@
 /* tensor.c: the Tensor type: life, slots, attributes that users set.
  *
- * A handle (dt_py_tensor) owns one dt_tensor.  Making one is on the path of every op, so dead handles
- * of the exact type go to a free list, and a handle is known to the garbage collector only from the
- * moment it can take part in a cycle (an attribute, a grad).
+ * A handle (dt_py_tensor) owns one dt_tensor.  Making one is on the path of every op, so dead
+ * handles of the exact type go to a free list, and a handle is known to the garbage collector only
+ * from the moment it can take part in a cycle (an attribute, a grad).
  *
  * I1: self->t is never NULL outside tp_new and tp_dealloc.
  * I2: a handle whose dict, grad or grad_fn is set is tracked by the collector.
@@ -19,7 +19,7 @@
 static dt_py_tensor *free_list[FREE_MAX];
 static int free_count;
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static dt_py_tensor *handle_new(PyTypeObject *type) {
     dt_py_tensor *self;
@@ -118,7 +118,7 @@ static int tensor_setattro(PyObject *object, PyObject *name, PyObject *value) {
     return status;
 }
 
-/* ---- Tensor(...) -------------------------------------------------------------------------------- */
+/* ---- Tensor(...) ----------------------------------------------------------------------------- */
 
 /* Tensor(2, 3) and Tensor(Size): not initialised, of the default dtype. */
 static dt_tensor *new_of_size(PyObject *args) {
@@ -190,7 +190,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return t != NULL ? dt_py_tensor_wrap_as(type, t) : NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* No task writes the bytes and none ever failed to: nothing to wait for. */
 static inline bool is_plainly_ready(const dt_tensor *t) {
@@ -202,7 +202,8 @@ static inline bool is_plainly_ready(const dt_tensor *t) {
 
 int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out) {
     if (t->numel != 1) {
-        PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
+        PyErr_Format(PyExc_RuntimeError,
+                     "a Tensor with %lld elements cannot be converted to Scalar",
                      (long long)t->numel);
         return -1;
     }
@@ -210,7 +211,8 @@ int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out) {
         dt_tensor_retain(t); /* the handle may change while we wait */
         int status = dt_py_tensor_wait(t, what);
         dt_status ready = status == 0 ? dt_storage_materialize(t->storage) : DT_OK;
-        if (status == 0 && ready == DT_OK) *out = dt_scalar_load((dt_dtype)t->dtype, dt_tensor_data(t));
+        if (status == 0 && ready == DT_OK)
+            *out = dt_scalar_load((dt_dtype)t->dtype, dt_tensor_data(t));
         dt_tensor_release(t);
         if (ready != DT_OK) (void)dt_py_raise(ready);
         return status == 0 && ready == DT_OK ? 0 : -1;
@@ -222,7 +224,8 @@ int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out) {
 static int to_scalar(PyObject *self, const char *what, dt_scalar *out) {
     dt_tensor *t = dt_py_tensor_get(self);
     if (t->numel != 1) {
-        PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+        PyErr_SetString(PyExc_ValueError,
+                        "only one element tensors can be converted to Python scalars");
         return -1;
     }
     return dt_py_tensor_item(t, what, out);
@@ -265,7 +268,7 @@ static PyObject *tensor_index(PyObject *self) {
     return PyLong_FromLongLong(s.i);
 }
 
-/* ---- containers ------------------------------------------------------------------------------------ */
+/* ---- containers ------------------------------------------------------------------------------ */
 
 static Py_ssize_t tensor_length(PyObject *self) {
     const dt_tensor *t = dt_py_tensor_get(self);
@@ -279,8 +282,8 @@ static Py_ssize_t tensor_length(PyObject *self) {
 static PyObject *tensor_item_at(PyObject *self, Py_ssize_t i) {
     const dt_tensor *t = dt_py_tensor_get(self);
     if (t->rank == 0 || i < 0 || i >= t->shape[0]) {
-        PyErr_Format(PyExc_IndexError, "index %zd is out of bounds for dimension 0 with size %lld", i,
-                     (long long)(t->rank == 0 ? 0 : t->shape[0]));
+        PyErr_Format(PyExc_IndexError, "index %zd is out of bounds for dimension 0 with size %lld",
+                     i, (long long)(t->rank == 0 ? 0 : t->shape[0]));
         return NULL;
     }
     return dt_py_tensor_select0(self, i);
@@ -321,7 +324,7 @@ static PyObject *tensor_repr(PyObject *self) {
     return dt_py_call_helper("_repr", "tensor_repr", self);
 }
 
-/* ---- the type --------------------------------------------------------------------------------------- */
+/* ---- the type -------------------------------------------------------------------------------- */
 
 static PyMemberDef tensor_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(dt_py_tensor, weakrefs), READONLY, NULL},
@@ -353,7 +356,8 @@ static PyType_Slot own_slots[] = {
     {Py_sq_item, tensor_item_at},
     {Py_sq_contains, tensor_contains},
     {Py_am_await, dt_py_tensor_await},
-    {Py_tp_doc, "A tensor, and the future of its value: `await` gives it back once it is computed."},
+    {Py_tp_doc,
+     "A tensor, and the future of its value: `await` gives it back once it is computed."},
 };
 
 /* own_slots and those of ops.c, one list. */
@@ -369,7 +373,8 @@ static PyType_Slot *all_slots(void) {
 
 /* Every method and in-place method that the registry names. */
 static int add_op_methods(PyTypeObject *type) {
-    static const char *const view_in_place[] = {"t", "transpose", "squeeze", "unsqueeze", "swapaxes"};
+    static const char *const view_in_place[] = {"t", "transpose", "squeeze", "unsqueeze",
+                                                "swapaxes"};
     for (int i = 0; i < DT_OP_COUNT; i++) {
         const dt_py_spec *spec = &dt_py_specs[i];
         bool overload = strstr(spec->op->full_name, "__") != NULL;

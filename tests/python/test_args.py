@@ -15,96 +15,119 @@ import torch
 GOOD = """
 m.add(x, y) | m.add(x, 2) | m.add(input=x, other=y) | m.add(x, y, alpha=2) | m.add(2, x)
 m.add(x, other=y, alpha=0.5) | x.add(y) | x.add(other=1) | x.add(y, alpha=m.tensor(3))
-m.sub(x, y, alpha=2) | m.mul(x, True) | m.div(x, y, rounding_mode='floor') | x.div(2, rounding_mode=None)
-m.sum(x) | m.sum(x, 0) | m.sum(x, (0, 1)) | m.sum(x, [0]) | m.sum(x, dim=1, keepdim=True)
-m.sum(x, axis=1) | m.sum(x, 1, True) | x.sum(-1) | x.sum(dim=()) | x.sum(1, dtype=m.float64)
-x.sum(1, keepdims=True) | x.mean(0) | x.sum(dim=None) | m.sum(input=x) | m.relu(x)
-x.reshape(3, 2) | x.reshape((3, 2)) | x.reshape([3, 2]) | x.reshape(shape=(3, 2)) | x.reshape(-1)
-x.view(3, 2) | x.view((3, 2)) | x.view(size=(3, 2)) | x.view(-1, 2) | x.view(m.int32)
-x.view(dtype=m.int32) | x.view(m.uint8) | m.reshape(x, (6,)) | m.reshape(x, [2, -1])
-x.permute(1, 0) | x.permute((1, 0)) | x.permute(dims=(1, 0)) | m.permute(x, (1, 0)) | x.expand(2, 2, 3)
-x.expand((4, 2, 3)) | x.expand(-1, -1) | x.transpose(0, 1) | x.transpose(dim0=0, dim1=1) | x.t()
-m.transpose(x, 0, 1) | x.flatten() | x.flatten(0) | x.flatten(start_dim=0, end_dim=1) | x.squeeze()
-x.unsqueeze(0).squeeze(0) | x.unsqueeze(0).squeeze((0, 1)) | x.unsqueeze(dim=-1) | x.select(0, 1)
-x.narrow(1, 0, 2) | x.narrow(1, 1, 2) | x.clamp(0.5) | x.clamp(max=1) | x.clamp(0, 1) | x.clamp(min=y)
-x.clip(0, 1) | m.clamp(x, y) | x.softmax(0) | x.softmax(dim=-1) | m.softmax(x, 1, dtype=m.float64)
-m.cat([x, y]) | m.cat((x, y), 1) | m.cat([x, y], dim=-1) | m.cat(tensors=[x]) | m.stack([x, y], dim=2)
-m.cat([x, y], axis=1) | m.concat([x, y]) | m.where(x > 0, x, y) | m.where(x > 0, x, 0.0)
-m.where(x > 0, 1, 0) | m.argmax(x) | m.argmax(x, 1) | x.argmax(dim=0, keepdim=True) | x.any() | x.all(1)
-m.round(x, decimals=1) | x.round() | x.pow(2) | m.pow(x, y) | m.pow(2, x) | x.cumsum(0) | x.cumsum(dim=1)
-x.amax() | x.amax(1) | x.amin(dim=(0, 1)) | x.clone() | x.contiguous() | x.masked_fill(x > 1, 0)
-m.lerp(x, y, 0.5) | m.addcmul(x, x, y, value=2) | x.tril() | x.triu(diagonal=1) | x.logsumexp(1)
-x.max() | x.max(1) | x.max(y) | x.max(dim=0, keepdim=True) | m.max(x, 1) | m.max(x, y) | m.max(input=x)
-m.max(x, dim=1) | x.max(axis=1) | m.max(x, other=y) | x.min(0)[1] | m.min(x, 0, True)
-x.std() | x.std(0) | x.std(0, False) | x.std(False) | x.std(dim=1, correction=0) | x.std(1, keepdim=True)
-x.std(dim=None) | x.var() | x.var(1, unbiased=False) | x.var((0, 1)) | m.var(x, 0, True, True) | x.var(dim=())
-m.std_mean(x, 0) | m.var_mean(x) | x.norm() | x.norm(1) | x.norm(dim=1) | x.norm(2, 0, True)
-x.norm(float('inf')) | m.norm(x, p='fro') | m.linalg.vector_norm(x) | m.linalg.vector_norm(x, 1, 0)
-m.linalg.norm(x) | m.linalg.norm(x[0], 3) | m.linalg.norm(x, dim=1) | m.aminmax(x)
-x.split(1) | x.split([1, 2], 1) | x.split(2, dim=1) | m.split(x, 2) | x.chunk(2) | x.chunk(2, 1) | x.chunk(7)
-m.tensor_split(x, 2, 1) | x.tensor_split([1], dim=1) | x.tensor_split(3) | x.unbind() | m.unbind(x, 1)
-m.zeros(2, 3) | m.zeros((2, 3)) | m.zeros([2]) | m.zeros(()) | m.ones(size=(2,)) | m.zeros(2, dtype=m.int32)
-m.full((2,), 3) | m.full([2, 2], 1.5) | m.full((), True) | m.full((2,), 1, dtype=m.float64) | m.full(size=(1,), fill_value=2)
-m.arange(5) | m.arange(1, 4) | m.arange(0, 1, 0.25) | m.arange(5, 0, -2) | m.arange(end=3) | m.arange(1, end=3)
-m.arange(3.0) | m.arange(3, dtype=m.float32) | m.arange(start=1, end=7, step=2) | m.arange(0) | m.arange(2.5)
-m.linspace(0, 1, 5) | m.linspace(0, 1, steps=1) | m.linspace(3, -3, 4) | m.linspace(0, 10, 3, dtype=m.int64)
-m.eye(3) | m.eye(2, 3) | m.eye(3, dtype=m.int64) | m.eye(n=2, m=1) | m.eye(0)
-m.zeros_like(x) | m.ones_like(x, dtype=m.int64) | m.full_like(x, 7) | m.zeros_like(input=x)
-x.new_zeros(2) | x.new_ones((2, 2)) | x.new_full((2,), 3) | x.new_tensor([1, 2]) | x.new_zeros(2, dtype=m.bool)
-x.to(m.float64) | x.to('cpu') | x.to('cpu', m.int32) | x.to(y) | x.to(dtype=m.bool) | x.to(device='cpu')
-x.to(m.float16, copy=True) | x.double() | x.half() | x.int() | x.long() | x.bool() | x.float() | x.bfloat16()
-x.type() | x.type(m.float64) | x.type_as(m.zeros(1, dtype=m.int64)) | x.cpu()
+m.sub(x, y, alpha=2) | m.mul(x, True) | m.div(x, y, rounding_mode='floor')
+x.div(2, rounding_mode=None) | m.sum(x) | m.sum(x, 0) | m.sum(x, (0, 1)) | m.sum(x, [0])
+m.sum(x, dim=1, keepdim=True) | m.sum(x, axis=1) | m.sum(x, 1, True) | x.sum(-1) | x.sum(dim=())
+x.sum(1, dtype=m.float64) | x.sum(1, keepdims=True) | x.mean(0) | x.sum(dim=None) | m.sum(input=x)
+m.relu(x) | x.reshape(3, 2) | x.reshape((3, 2)) | x.reshape([3, 2]) | x.reshape(shape=(3, 2))
+x.reshape(-1) | x.view(3, 2) | x.view((3, 2)) | x.view(size=(3, 2)) | x.view(-1, 2)
+x.view(m.int32) | x.view(dtype=m.int32) | x.view(m.uint8) | m.reshape(x, (6,))
+m.reshape(x, [2, -1]) | x.permute(1, 0) | x.permute((1, 0)) | x.permute(dims=(1, 0))
+m.permute(x, (1, 0)) | x.expand(2, 2, 3) | x.expand((4, 2, 3)) | x.expand(-1, -1)
+x.transpose(0, 1) | x.transpose(dim0=0, dim1=1) | x.t() | m.transpose(x, 0, 1) | x.flatten()
+x.flatten(0) | x.flatten(start_dim=0, end_dim=1) | x.squeeze() | x.unsqueeze(0).squeeze(0)
+x.unsqueeze(0).squeeze((0, 1)) | x.unsqueeze(dim=-1) | x.select(0, 1) | x.narrow(1, 0, 2)
+x.narrow(1, 1, 2) | x.clamp(0.5) | x.clamp(max=1) | x.clamp(0, 1) | x.clamp(min=y) | x.clip(0, 1)
+m.clamp(x, y) | x.softmax(0) | x.softmax(dim=-1) | m.softmax(x, 1, dtype=m.float64)
+m.cat([x, y]) | m.cat((x, y), 1) | m.cat([x, y], dim=-1) | m.cat(tensors=[x])
+m.stack([x, y], dim=2) | m.cat([x, y], axis=1) | m.concat([x, y]) | m.where(x > 0, x, y)
+m.where(x > 0, x, 0.0) | m.where(x > 0, 1, 0) | m.argmax(x) | m.argmax(x, 1)
+x.argmax(dim=0, keepdim=True) | x.any() | x.all(1) | m.round(x, decimals=1) | x.round() | x.pow(2)
+m.pow(x, y) | m.pow(2, x) | x.cumsum(0) | x.cumsum(dim=1) | x.amax() | x.amax(1)
+x.amin(dim=(0, 1)) | x.clone() | x.contiguous() | x.masked_fill(x > 1, 0) | m.lerp(x, y, 0.5)
+m.addcmul(x, x, y, value=2) | x.tril() | x.triu(diagonal=1) | x.logsumexp(1) | x.max() | x.max(1)
+x.max(y) | x.max(dim=0, keepdim=True) | m.max(x, 1) | m.max(x, y) | m.max(input=x)
+m.max(x, dim=1) | x.max(axis=1) | m.max(x, other=y) | x.min(0)[1] | m.min(x, 0, True) | x.std()
+x.std(0) | x.std(0, False) | x.std(False) | x.std(dim=1, correction=0) | x.std(1, keepdim=True)
+x.std(dim=None) | x.var() | x.var(1, unbiased=False) | x.var((0, 1)) | m.var(x, 0, True, True)
+x.var(dim=()) | m.std_mean(x, 0) | m.var_mean(x) | x.norm() | x.norm(1) | x.norm(dim=1)
+x.norm(2, 0, True) | x.norm(float('inf')) | m.norm(x, p='fro') | m.linalg.vector_norm(x)
+m.linalg.vector_norm(x, 1, 0) | m.linalg.norm(x) | m.linalg.norm(x[0], 3)
+m.linalg.norm(x, dim=1) | m.aminmax(x) | x.split(1) | x.split([1, 2], 1) | x.split(2, dim=1)
+m.split(x, 2) | x.chunk(2) | x.chunk(2, 1) | x.chunk(7) | m.tensor_split(x, 2, 1)
+x.tensor_split([1], dim=1) | x.tensor_split(3) | x.unbind() | m.unbind(x, 1) | m.zeros(2, 3)
+m.zeros((2, 3)) | m.zeros([2]) | m.zeros(()) | m.ones(size=(2,)) | m.zeros(2, dtype=m.int32)
+m.full((2,), 3) | m.full([2, 2], 1.5) | m.full((), True) | m.full((2,), 1, dtype=m.float64)
+m.full(size=(1,), fill_value=2) | m.arange(5) | m.arange(1, 4) | m.arange(0, 1, 0.25)
+m.arange(5, 0, -2) | m.arange(end=3) | m.arange(1, end=3) | m.arange(3.0)
+m.arange(3, dtype=m.float32) | m.arange(start=1, end=7, step=2) | m.arange(0) | m.arange(2.5)
+m.linspace(0, 1, 5) | m.linspace(0, 1, steps=1) | m.linspace(3, -3, 4)
+m.linspace(0, 10, 3, dtype=m.int64) | m.eye(3) | m.eye(2, 3) | m.eye(3, dtype=m.int64)
+m.eye(n=2, m=1) | m.eye(0) | m.zeros_like(x) | m.ones_like(x, dtype=m.int64) | m.full_like(x, 7)
+m.zeros_like(input=x) | x.new_zeros(2) | x.new_ones((2, 2)) | x.new_full((2,), 3)
+x.new_tensor([1, 2]) | x.new_zeros(2, dtype=m.bool) | x.to(m.float64) | x.to('cpu')
+x.to('cpu', m.int32) | x.to(y) | x.to(dtype=m.bool) | x.to(device='cpu')
+x.to(m.float16, copy=True) | x.double() | x.half() | x.int() | x.long() | x.bool() | x.float()
+x.bfloat16() | x.type() | x.type(m.float64) | x.type_as(m.zeros(1, dtype=m.int64)) | x.cpu()
 m.isclose(x, y) | m.allclose(x, x) | m.equal(x, y) | x.equal(x) | m.allclose(x, y, atol=10.0)
-m.numel(x) | m.is_tensor(x) | m.is_floating_point(x) | m.is_nonzero(m.tensor(0.0)) | x.is_floating_point()
-x.size() | x.size(0) | x.size(dim=-1) | x.stride() | x.stride(0) | x.dim() | x.ndimension() | x.numel() | x.nelement()
-x.element_size() | x.itemsize | x.nbytes | x.is_contiguous() | x.T.is_contiguous() | x.storage_offset() | x[1].storage_offset()
-m.clamp_min(x, 1) | x.clamp_max(1) | m.outer(x[0], y[1]) | x.repeat(2, 1) | x.repeat(2, 2, 2) | m.tile(x, (2,))
-m.broadcast_tensors(x, y[0])[1] | tuple(m.broadcast_shapes((2, 1), (3,))) | m.meshgrid(x[0], y[0], indexing='ij')
-m.meshgrid(x[0], y[:, 0], indexing='xy') | x.reshape_as(y.T) | x.view_as(y) | x.expand_as(y) | x.ravel()
-m.count_nonzero(x > 1) | x.swapaxes(0, 1) | m.moveaxis(x, 0, 1) | x.movedim(1, 0) | x.unflatten(1, (3, 1))
-m.index_select(x, 1, m.tensor([0, 2])) | m.gather(x, 1, m.tensor([[0], [2]])) | x.diagonal() | x.mT | x.T | x.H
-m.matmul(x, y.T) | x @ y.T | x.mm(y.T) | m.mv(x, y[0]) | m.dot(x[0], y[0]) | m.addmm(m.ones(2), x, y.T, beta=2)
-m.where(m.tensor(True), x, y) | x.where(x > 1, y) | m.rsub(x, 1) | 3 - x | 2 / x | 2 ** x | 7 // x | 7 % x | -x | +x | abs(x)
-x // 2 | x % 2 | x ** 2 | x < y | x == 1 | x != y | 1 < x | m.tensor([6]) & 3 | m.tensor([6]) | m.tensor([1]) << 2 | ~m.tensor([1])
-m.result_type(x, 1) | m.promote_types(m.int8, m.float16) | m.can_cast(m.float32, m.int32) | m.get_default_dtype()
-m.nn.functional.softmax(x, dim=1) | m.nn.functional.linear(x, y) | m.nn.functional.gelu(x, approximate='tanh')
-m.nn.functional.layer_norm(x, (3,)) | m.nn.functional.layer_norm(x, [3], y[0], y[1], 1e-3) | m.nn.functional.silu(x)
-m.nn.functional.normalize(x, dim=1) | m.nn.functional.cosine_similarity(x, y) | m.nn.functional.relu6(x)
-m.nn.functional.leaky_relu(x, 0.2) | m.nn.functional.elu(x, alpha=2.0) | m.nn.functional.softplus(x)
-m.nn.functional.dropout(x, 0.5, training=False) | m.nn.functional.dropout(x, 1.0) | m.nn.functional.rms_norm(x, (3,))
-m.nn.functional.embedding(m.tensor([1, 0]), x) | m.nn.functional.one_hot(m.tensor([0, 2])) | m.nn.functional.glu(x.T)
-m.nn.functional.pad(x, (1, 2)) | m.nn.functional.pad(x, (-1, 0, 1, 1), value=9.0) | m.nn.functional.mse_loss(x, y)
-m.nn.functional.l1_loss(x, y, reduction='sum') | m.nn.functional.hardtanh(x) | m.nn.functional.mish(x)
-m.nn.functional.logsigmoid(x) | m.nn.functional.log_softmax(x, 0) | m.nn.functional.pairwise_distance(x, y)
+m.numel(x) | m.is_tensor(x) | m.is_floating_point(x) | m.is_nonzero(m.tensor(0.0))
+x.is_floating_point() | x.size() | x.size(0) | x.size(dim=-1) | x.stride() | x.stride(0) | x.dim()
+x.ndimension() | x.numel() | x.nelement() | x.element_size() | x.itemsize | x.nbytes
+x.is_contiguous() | x.T.is_contiguous() | x.storage_offset() | x[1].storage_offset()
+m.clamp_min(x, 1) | x.clamp_max(1) | m.outer(x[0], y[1]) | x.repeat(2, 1) | x.repeat(2, 2, 2)
+m.tile(x, (2,)) | m.broadcast_tensors(x, y[0])[1] | tuple(m.broadcast_shapes((2, 1), (3,)))
+m.meshgrid(x[0], y[0], indexing='ij') | m.meshgrid(x[0], y[:, 0], indexing='xy')
+x.reshape_as(y.T) | x.view_as(y) | x.expand_as(y) | x.ravel() | m.count_nonzero(x > 1)
+x.swapaxes(0, 1) | m.moveaxis(x, 0, 1) | x.movedim(1, 0) | x.unflatten(1, (3, 1))
+m.index_select(x, 1, m.tensor([0, 2])) | m.gather(x, 1, m.tensor([[0], [2]])) | x.diagonal()
+x.mT | x.T | x.H | m.matmul(x, y.T) | x @ y.T | x.mm(y.T) | m.mv(x, y[0]) | m.dot(x[0], y[0])
+m.addmm(m.ones(2), x, y.T, beta=2) | m.where(m.tensor(True), x, y) | x.where(x > 1, y)
+m.rsub(x, 1) | 3 - x | 2 / x | 2 ** x | 7 // x | 7 % x | -x | +x | abs(x) | x // 2 | x % 2
+x ** 2 | x < y | x == 1 | x != y | 1 < x | m.tensor([6]) & 3 | m.tensor([6]) | m.tensor([1]) << 2
+~m.tensor([1]) | m.result_type(x, 1) | m.promote_types(m.int8, m.float16)
+m.can_cast(m.float32, m.int32) | m.get_default_dtype() | m.nn.functional.softmax(x, dim=1)
+m.nn.functional.linear(x, y) | m.nn.functional.gelu(x, approximate='tanh')
+m.nn.functional.layer_norm(x, (3,)) | m.nn.functional.layer_norm(x, [3], y[0], y[1], 1e-3)
+m.nn.functional.silu(x) | m.nn.functional.normalize(x, dim=1)
+m.nn.functional.cosine_similarity(x, y) | m.nn.functional.relu6(x)
+m.nn.functional.leaky_relu(x, 0.2) | m.nn.functional.elu(x, alpha=2.0)
+m.nn.functional.softplus(x) | m.nn.functional.dropout(x, 0.5, training=False)
+m.nn.functional.dropout(x, 1.0) | m.nn.functional.rms_norm(x, (3,))
+m.nn.functional.embedding(m.tensor([1, 0]), x) | m.nn.functional.one_hot(m.tensor([0, 2]))
+m.nn.functional.glu(x.T) | m.nn.functional.pad(x, (1, 2))
+m.nn.functional.pad(x, (-1, 0, 1, 1), value=9.0) | m.nn.functional.mse_loss(x, y)
+m.nn.functional.l1_loss(x, y, reduction='sum') | m.nn.functional.hardtanh(x)
+m.nn.functional.mish(x) | m.nn.functional.logsigmoid(x) | m.nn.functional.log_softmax(x, 0)
+m.nn.functional.pairwise_distance(x, y)
 m.nn.functional.scaled_dot_product_attention(x[None], y[None], y[None])
 m.nn.functional.scaled_dot_product_attention(x[None], y[None], y[None], is_causal=True, scale=0.5)
 """
 
 BAD = """
-m.add(x) | m.add() | m.add(x, 'a') | m.add(x, y, 1, 2) | m.add(x, y, foo=1) | m.add(x, y, other=y) | m.add(x, None)
-x.add() | x.add(y, alpha='a') | x.add(y, out=x) | m.relu() | m.relu(3) | m.relu(x, x) | x.relu(1) | m.relu(y=1)
-m.sum('a') | x.sum('a') | x.sum(1.5) | x.sum(foo=1) | x.sum(1, 1) | x.sum(5) | x.sum(-3) | x.sum((0, 0)) | x.sum([0, 'a'])
-m.softmax(x) | x.softmax('a') | x.softmax(True) | x.softmax(3) | x.transpose(0) | x.transpose(0, 'a') | x.transpose(0, 2)
-m.cat(x) | m.cat([]) | m.cat([x, 1]) | m.cat([x, y], 5) | m.cat([x, m.ones(1)]) | m.stack([]) | m.stack([x, x[0]])
-x.view('a') | x.view(4, 2) | x.view() | x.view(2, 'a') | x.view([3, 2], 2) | x.view(-1, -1) | x.T.view(6) | x.view(m.float64, 2)
-x.reshape(4) | x.reshape(-1, 4) | x.permute(0) | x.permute(1, 1) | x.permute() | x.permute(0, 2) | x.expand(3) | x.expand(4, 3)
-x.select(2, 0) | x.select(0, 5) | x.narrow(0, 0, 5) | x.narrow(0, 0, -1) | x.squeeze('a') | x.unsqueeze(5) | x.unsqueeze()
-x.clamp() | x.clamp('a') | m.where(x, x, y) | m.where(x > 0, 'a', y) | x.max('a') | x.max(5) | m.max(m.ones(0)) | x.max(1, 1)
-x.min(0, True, 3) | x.std('a') | x.var(5) | x.norm('nucc') | x.split(0) | x.split([1, 1], 1) | x.split(-1) | x.chunk(0) | x.chunk('a')
-x.unbind(5) | m.unbind(m.tensor(1)) | x.tensor_split(0) | m.zeros() | m.zeros('a') | m.zeros(2.5) | m.zeros(-1) | m.zeros(2, foo=1)
-m.zeros(2, device='foo') | m.zeros((2, 'a')) | m.full(2, 1) | m.full((2,)) | m.full((2,), 'a') | m.arange() | m.arange('a')
-m.arange(0, 5, 0) | m.arange(5, 0) | m.arange(1, 2, 3, 4) | m.linspace(0, 1) | m.linspace(0, 1, -1) | m.eye(-1) | m.eye('a')
-m.randint(0, (2,)) | m.randint(5) | m.randn('a') | m.rand(2, dtype=m.int64) | m.zeros_like(3) | m.ones_like() | x.new_zeros('a')
-x + 'a' | x + None | x @ 1 | x @ y | x < 'a' | x & y | ~x | x << 1 | m.tensor([1.0]) & 1 | x.mm(y) | m.dot(x, y) | m.mv(x, y)
-x.size(7) | x.size('a') | x.stride(3) | x.stride('a') | x.item() | int(x) | float(x) | bool(x) | range(3)[x] | bool(m.ones(0)) | len(m.tensor(1))
-x.to('foo') | x.add_(m.ones(4, 2, 3)) | x.add_('a') | x.copy_('a') | x.copy_(m.ones(5)) | x.fill_('a') | x.fill_(m.ones(2))
-m.index_select(x, 5, m.tensor([0])) | m.index_select(x, 0, m.tensor([0.5])) | m.round(x, decimals=1.5) | m.pow(2, 3) | x.cumsum()
-m.isclose(x, y.long()) | m.allclose(x, 1) | m.equal(x, 1) | m.is_nonzero(x) | m.numel(3) | m.is_floating_point(3) | m.set_default_dtype(m.int64)
-m.promote_types(1, 2) | m.result_type('a', x) | x.requires_grad_(5) | m.ones(2, dtype=m.int64).requires_grad_()
-m.nn.functional.layer_norm(x, (4,)) | m.nn.functional.dropout(x, 1.5) | m.nn.functional.linear(x, x.T) | m.nn.functional.gelu(x, approximate='a')
+m.add(x) | m.add() | m.add(x, 'a') | m.add(x, y, 1, 2) | m.add(x, y, foo=1) | m.add(x, y, other=y)
+m.add(x, None) | x.add() | x.add(y, alpha='a') | x.add(y, out=x) | m.relu() | m.relu(3)
+m.relu(x, x) | x.relu(1) | m.relu(y=1) | m.sum('a') | x.sum('a') | x.sum(1.5) | x.sum(foo=1)
+x.sum(1, 1) | x.sum(5) | x.sum(-3) | x.sum((0, 0)) | x.sum([0, 'a']) | m.softmax(x)
+x.softmax('a') | x.softmax(True) | x.softmax(3) | x.transpose(0) | x.transpose(0, 'a')
+x.transpose(0, 2) | m.cat(x) | m.cat([]) | m.cat([x, 1]) | m.cat([x, y], 5)
+m.cat([x, m.ones(1)]) | m.stack([]) | m.stack([x, x[0]]) | x.view('a') | x.view(4, 2) | x.view()
+x.view(2, 'a') | x.view([3, 2], 2) | x.view(-1, -1) | x.T.view(6) | x.view(m.float64, 2)
+x.reshape(4) | x.reshape(-1, 4) | x.permute(0) | x.permute(1, 1) | x.permute() | x.permute(0, 2)
+x.expand(3) | x.expand(4, 3) | x.select(2, 0) | x.select(0, 5) | x.narrow(0, 0, 5)
+x.narrow(0, 0, -1) | x.squeeze('a') | x.unsqueeze(5) | x.unsqueeze() | x.clamp() | x.clamp('a')
+m.where(x, x, y) | m.where(x > 0, 'a', y) | x.max('a') | x.max(5) | m.max(m.ones(0)) | x.max(1, 1)
+x.min(0, True, 3) | x.std('a') | x.var(5) | x.norm('nucc') | x.split(0) | x.split([1, 1], 1)
+x.split(-1) | x.chunk(0) | x.chunk('a') | x.unbind(5) | m.unbind(m.tensor(1)) | x.tensor_split(0)
+m.zeros() | m.zeros('a') | m.zeros(2.5) | m.zeros(-1) | m.zeros(2, foo=1)
+m.zeros(2, device='foo') | m.zeros((2, 'a')) | m.full(2, 1) | m.full((2,)) | m.full((2,), 'a')
+m.arange() | m.arange('a') | m.arange(0, 5, 0) | m.arange(5, 0) | m.arange(1, 2, 3, 4)
+m.linspace(0, 1) | m.linspace(0, 1, -1) | m.eye(-1) | m.eye('a') | m.randint(0, (2,))
+m.randint(5) | m.randn('a') | m.rand(2, dtype=m.int64) | m.zeros_like(3) | m.ones_like()
+x.new_zeros('a') | x + 'a' | x + None | x @ 1 | x @ y | x < 'a' | x & y | ~x | x << 1
+m.tensor([1.0]) & 1 | x.mm(y) | m.dot(x, y) | m.mv(x, y) | x.size(7) | x.size('a') | x.stride(3)
+x.stride('a') | x.item() | int(x) | float(x) | bool(x) | range(3)[x] | bool(m.ones(0))
+len(m.tensor(1)) | x.to('foo') | x.add_(m.ones(4, 2, 3)) | x.add_('a') | x.copy_('a')
+x.copy_(m.ones(5)) | x.fill_('a') | x.fill_(m.ones(2)) | m.index_select(x, 5, m.tensor([0]))
+m.index_select(x, 0, m.tensor([0.5])) | m.round(x, decimals=1.5) | m.pow(2, 3) | x.cumsum()
+m.isclose(x, y.long()) | m.allclose(x, 1) | m.equal(x, 1) | m.is_nonzero(x) | m.numel(3)
+m.is_floating_point(3) | m.set_default_dtype(m.int64) | m.promote_types(1, 2)
+m.result_type('a', x) | x.requires_grad_(5) | m.ones(2, dtype=m.int64).requires_grad_()
+m.nn.functional.layer_norm(x, (4,)) | m.nn.functional.dropout(x, 1.5)
+m.nn.functional.linear(x, x.T) | m.nn.functional.gelu(x, approximate='a')
 m.nn.functional.embedding(x, x) | m.nn.functional.softplus('a') | m.nn.functional.one_hot(x)
-m.logical_and(x, 1) | x.lerp(y) | x.tril('a') | x.masked_fill(x, 1) | m.outer(x, x) | x.repeat(2) | x.unflatten(1, (2, 2))
-x.movedim(0, 5) | x.mT.mT.mT.foo | x.diagonal(0, 1, 1) | x.as_strided((2, 2), (-1, 1)) | x.set_(1, 2, 3, 4, 5)
+m.logical_and(x, 1) | x.lerp(y) | x.tril('a') | x.masked_fill(x, 1) | m.outer(x, x) | x.repeat(2)
+x.unflatten(1, (2, 2)) | x.movedim(0, 5) | x.mT.mT.mT.foo | x.diagonal(0, 1, 1)
+x.as_strided((2, 2), (-1, 1)) | x.set_(1, 2, 3, 4, 5)
 """
 
 
@@ -153,15 +176,16 @@ def test_errors(text: str) -> None:
 
 
 EXACT = """
-m.add(x, 'a') | m.relu(3) | m.relu(x, x) | m.relu() | m.softmax(x) | x.transpose(0) | m.cat(x) | m.cat([x, 1])
-x.sum(1, 1) | x.softmax(True) | m.zeros('a') | m.zeros() | m.zeros(2.5) | m.ones(2, foo=1) | m.full(2, 1) | x.add(y, out=x)
-x.add_(m.ones(4, 2, 3)) | bool(x) | bool(m.ones(0)) | int(x) | x.item() | range(3)[x] | len(m.tensor(1)) | x.size(7)
-x + 'a' | x < 'a' | x @ 1 | x.split(0) | x.split([1, 1], 1) | x.chunk(0) | x.unbind(5) | x.stride('a') | x.new_zeros('a')
-x.copy_(m.ones(5)) | m.arange('a') | m.arange(0, 5, 0) | x.sum(foo=1).foo
-""".replace("| x.sum(foo=1).foo", "")
+m.add(x, 'a') | m.relu(3) | m.relu(x, x) | m.relu() | m.softmax(x) | x.transpose(0) | m.cat(x)
+m.cat([x, 1]) | x.sum(1, 1) | x.softmax(True) | m.zeros('a') | m.zeros() | m.zeros(2.5)
+m.ones(2, foo=1) | m.full(2, 1) | x.add(y, out=x) | x.add_(m.ones(4, 2, 3)) | bool(x)
+bool(m.ones(0)) | int(x) | x.item() | range(3)[x] | len(m.tensor(1)) | x.size(7) | x + 'a'
+x < 'a' | x @ 1 | x.split(0) | x.split([1, 1], 1) | x.chunk(0) | x.unbind(5) | x.stride('a')
+x.new_zeros('a') | x.copy_(m.ones(5)) | m.arange('a') | m.arange(0, 5, 0)
+"""
 
 
-@pytest.mark.parametrize("text", [c.removesuffix(" |") for c in cases(EXACT)])
+@pytest.mark.parametrize("text", cases(EXACT))
 def test_error_texts(text: str) -> None:
     with pytest.raises(Exception) as want:
         evaluate(text, torch)
@@ -171,7 +195,7 @@ def test_error_texts(text: str) -> None:
     assert ours.splitlines()[0] == str(want.value).splitlines()[0]
 
 
-# ---- out= ------------------------------------------------------------------------------------------
+# ---- out= ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,7 +253,7 @@ def test_max_with_out() -> None:
     assert indices.tolist() == [1, 0]
 
 
-# ---- objects ------------------------------------------------------------------------------------------
+# ---- objects -------------------------------------------------------------------------------------
 
 
 def test_named_results() -> None:
@@ -261,7 +285,7 @@ def test_unbound_and_bound_calls() -> None:
     assert dtorch.Tensor.add(x, 1).tolist() == [2, 2]
     bound = x.add
     assert bound(1, alpha=3).tolist() == [4, 4]
-    assert list(map(dtorch.neg, [x]))[0].tolist() == [-1, -1]
+    assert next(map(dtorch.neg, [x])).tolist() == [-1, -1]
     with pytest.raises(TypeError):
         dtorch.Tensor.add(3, x)
     with pytest.raises(TypeError):
@@ -270,7 +294,9 @@ def test_unbound_and_bound_calls() -> None:
         type(dtorch.add)()
 
 
-@pytest.mark.parametrize("text", ["x.add(y, **{'alpha': 2})", "m.add(*[x, y])", "m.add(**{'input': x, 'other': y})"])
+@pytest.mark.parametrize(
+    "text", ["x.add(y, **{'alpha': 2})", "m.add(*[x, y])", "m.add(**{'input': x, 'other': y})"]
+)
 def test_unpacked_arguments(text: str) -> None:
     compare(evaluate(text, dtorch), evaluate(text, torch))
 

@@ -218,7 +218,7 @@ def test_iteration_and_len() -> None:
     x, t = make(dtorch), make(torch)
     assert len(x) == 3
     assert [r.tolist() for r in x] == [r.tolist() for r in t]
-    a, b, c = x
+    a, b, _ = x
     assert b.tolist() == t[1].tolist()
     a.fill_(0)
     assert x[0].sum().item() == 0

@@ -252,7 +252,7 @@ def test_constructor_keywords() -> None:
         dtorch.Tensor([1], device="cuda")
 
 
-# ---- torch, shared --------------------------------------------------------------------------------
+# ---- torch, shared -------------------------------------------------------------------------------
 
 
 def test_from_torch_shares() -> None:
@@ -268,7 +268,8 @@ def test_from_torch_shares() -> None:
 
 def test_from_torch_keeps_strides_and_offset() -> None:
     base = torch.arange(24.0).reshape(4, 6)
-    for t in (base.T, base[1:, ::2], base[2], base[:, 3:4], base[1, 1], base[:0], base.expand(2, 4, 6),
+    for t in (base.T, base[1:, ::2], base[2], base[:, 3:4], base[1, 1], base[:0],
+              base.expand(2, 4, 6),
               torch.zeros(1, 77), torch.zeros(77, 1)[:, :1]):  # fmt: skip
         x = dtorch.from_torch(t)
         assert x.shape == t.shape
@@ -375,7 +376,7 @@ def test_exported_storage_is_internal_again_after() -> None:
     assert x[7].item() == 2
 
 
-# ---- numpy -----------------------------------------------------------------------------------------
+# ---- numpy ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
@@ -502,7 +503,7 @@ def test_ufuncs_on_tensors() -> None:
     assert np.sqrt(dtorch.tensor([4.0, 9.0])).tolist() == [2, 3]
 
 
-# ---- DLPack ------------------------------------------------------------------------------------------
+# ---- DLPack --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -597,7 +598,7 @@ def test_deleters_run_in_any_thread() -> None:
     assert x.sum().item() == 100
 
 
-# ---- objects of torch's type system ----------------------------------------------------------------
+# ---- objects of torch's type system --------------------------------------------------------------
 
 
 def test_dtypes_are_torchs() -> None:
@@ -631,7 +632,7 @@ def test_promotion_tables() -> None:
         dtorch.result_type(dtorch.ones(1), "a")
 
 
-# ---- copies and pickles -------------------------------------------------------------------------------
+# ---- copies and pickles --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -667,7 +668,7 @@ def test_copy_and_deepcopy() -> None:
     assert pair[0] is pair[1]
 
 
-# ---- imports -------------------------------------------------------------------------------------------
+# ---- imports -------------------------------------------------------------------------------------
 
 
 def test_lazy_import_of_torch_in_a_loop_warns() -> None:

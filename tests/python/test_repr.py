@@ -91,7 +91,8 @@ def test_float_dtypes(dtype: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(0,), (0, 3), (2, 0), (0, 0, 0), (1,), (30,), (100,), (7, 30), (2, 3, 4), (2, 1, 2, 3)]
+    "shape",
+    [(0,), (0, 3), (2, 0), (0, 0, 0), (1,), (30,), (100,), (7, 30), (2, 3, 4), (2, 1, 2, 3)],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float64, torch.bool])
 def test_shapes(shape: tuple[int, ...], dtype: torch.dtype) -> None:

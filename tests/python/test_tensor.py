@@ -1,4 +1,4 @@
-"""The Tensor type: life of handles, attributes, reading, autograd's place, controls of the runtime."""
+"""The Tensor type: life of handles, attributes, reading, autograd's place, controls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import math
+import operator
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ def numbers(*shape: int) -> torch.Tensor:
     return torch.arange(float(math.prod(shape))).reshape(shape)
 
 
-# ---- life -----------------------------------------------------------------------------------------
+# ---- life ----------------------------------------------------------------------------------------
 
 
 def test_handles_are_reused_cleanly() -> None:
@@ -165,13 +166,13 @@ def test_metadata_changes_while_another_thread_reads() -> None:
         thread.join()
 
 
-# ---- properties --------------------------------------------------------------------------------------
+# ---- properties ----------------------------------------------------------------------------------
 
 
 def test_properties() -> None:
     x, t = dtorch.ones(2, 3), torch.ones(2, 3)
-    for name in ("shape", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "is_cuda",
-                 "is_sparse", "is_meta", "is_cpu", "dtype", "device", "layout", "grad", "grad_fn"):  # fmt: skip
+    names = "shape ndim itemsize nbytes requires_grad is_leaf is_cuda is_sparse is_meta is_cpu"
+    for name in [*names.split(), "dtype", "device", "layout", "grad", "grad_fn"]:
         assert getattr(x, name) == getattr(t, name), name
     for name in ("shape", "ndim", "dtype", "device", "T", "mT"):
         with pytest.raises(AttributeError):
@@ -186,8 +187,8 @@ def test_size() -> None:
     assert repr(shape) == "torch.Size([2, 3, 4])"
     assert shape.numel() == 24
     assert type(shape[1:]) is dtorch.Size
-    assert type(shape + (1,)) is dtorch.Size
-    assert type((1,) + shape) is dtorch.Size
+    assert type(operator.add(shape, (1,))) is dtorch.Size
+    assert type(operator.add((1,), shape)) is dtorch.Size
     assert (shape * 2).numel() == 24 * 24
     assert shape == torch.Size([2, 3, 4])
     assert torch.zeros(shape).shape == shape
@@ -247,7 +248,7 @@ def test_version_counts_writes() -> None:
     assert x[1:]._version == x._version
 
 
-# ---- in-place metadata --------------------------------------------------------------------------------
+# ---- in-place metadata ---------------------------------------------------------------------------
 
 
 def test_in_place_views() -> None:
@@ -297,7 +298,7 @@ def test_fill_and_zero_and_copy() -> None:
     assert x.clamp_max_(1.75).tolist() == [[1.5, 1.75]] * 2
 
 
-# ---- reading ---------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def test_item_and_conversions() -> None:
@@ -339,7 +340,7 @@ def test_late_errors_show_when_reading() -> None:
         y[0].item()
 
 
-# ---- random ------------------------------------------------------------------------------------------------
+# ---- random --------------------------------------------------------------------------------------
 
 
 def test_seeds() -> None:
@@ -379,7 +380,7 @@ def test_distributions() -> None:
     assert dtorch.normal(1.0, 0.0, (3,)).tolist() == [1, 1, 1]
 
 
-# ---- grad mode ------------------------------------------------------------------------------------------------
+# ---- grad mode -----------------------------------------------------------------------------------
 
 
 def test_grad_modes() -> None:
@@ -468,7 +469,7 @@ def test_autograd_is_not_there_yet() -> None:
         dtorch.ones(2, dtype="int64", requires_grad=True)
 
 
-# ---- controls ---------------------------------------------------------------------------------------------------
+# ---- controls ------------------------------------------------------------------------------------
 
 
 def test_threads() -> None:

@@ -29,7 +29,7 @@ def _inplace(result: Any, input: Any, inplace: bool) -> Any:
     return input.copy_(result) if inplace else result
 
 
-# ---- activations ----------------------------------------------------------------------------------
+# ---- activations ---------------------------------------------------------------------------------
 
 
 def relu(input: Any, inplace: bool = False) -> Any:
@@ -77,9 +77,7 @@ def relu6(input: Any, inplace: bool = False) -> Any:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
-def hardtanh(
-    input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Any:
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """x clamped to [min_val, max_val]."""
     return input.clamp_(min_val, max_val) if inplace else input.clamp(min_val, max_val)
 
@@ -105,7 +103,7 @@ def glu(input: Any, dim: int = -1) -> Any:
     return a * _f["sigmoid"](b)
 
 
-# ---- softmax ------------------------------------------------------------------------------------------
+# ---- softmax -------------------------------------------------------------------------------------
 
 
 def _softmax_dim(name: str, rank: int) -> int:
@@ -140,7 +138,7 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any
     return _f["softmax"](-input, dim, dtype)
 
 
-# ---- normalisation ---------------------------------------------------------------------------------------
+# ---- normalisation -------------------------------------------------------------------------------
 
 
 def layer_norm(
@@ -154,7 +152,9 @@ def layer_norm(
     return _layer_norm(input, _shape(normalized_shape), weight, bias, eps)
 
 
-def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
     """x / sqrt(mean(x^2) + eps) over the last dims, times weight; eps None: the dtype's."""
     return _rms_norm(input, _shape(normalized_shape), weight, eps)
 
@@ -163,9 +163,7 @@ def _shape(normalized_shape: Any) -> Any:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-def normalize(
-    input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None
-) -> Any:
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """x / max(||x||_p, eps) along dim."""
     length = _norm(input, p, dim, True, None).clamp(eps)
     return _functions._into(input / length.expand_as(input), out)
@@ -186,7 +184,7 @@ def pairwise_distance(
     return _norm(x1 - x2 + eps, p, -1, keepdim, None)
 
 
-# ---- sparse, attention, dropout ---------------------------------------------------------------------------
+# ---- sparse, attention, dropout ------------------------------------------------------------------
 
 
 def embedding(
@@ -244,8 +242,10 @@ def scaled_dot_product_attention(
     scores = query.matmul(key.transpose(-2, -1)) * scale
     if is_causal:
         if attn_mask is not None:
-            raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set "
-                               "when is_causal=True")
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set "
+                "when is_causal=True"
+            )
         rows, columns = scores.shape[-2:]
         attn_mask = _rows["full__new"]((rows, columns), True, "bool").tril()
     if attn_mask is not None:
@@ -283,7 +283,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return _inplace(input * keep * (1.0 / (1.0 - p)), input, inplace)
 
 
-# ---- losses and shapes ------------------------------------------------------------------------------------
+# ---- losses and shapes ---------------------------------------------------------------------------
 
 
 def _reduced(loss: Any, reduction: str) -> Any:
