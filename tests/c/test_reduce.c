@@ -241,6 +241,8 @@ static void check_tree(dt_dtype dtype, dt_dims shape, uint32_t mask) {
 START_TEST(one_tree_for_every_walk) {
     /* transposed, the first one is walked by columns; over one block and over several */
     check_tree(DT_F32, SHAPE(40, 130), 1);
+    check_tree(DT_F32, SHAPE(4, 20), 1);
+    check_tree(DT_F64, SHAPE(64, 10), 1);
     check_tree(DT_F32, SHAPE(130, 40), 2);
     check_tree(DT_F64, SHAPE(4500, 9), 1);
     check_tree(DT_F16, SHAPE(70, 12), 1);
