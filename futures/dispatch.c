@@ -26,8 +26,7 @@ static dt_status wait_for(dt_future *future) {
     return dt_future_wait(future, -1, NULL, NULL);
 }
 
-/* ---- state of a tensor -------------------------------------------------------------------------
- */
+/* ---- state of a tensor ---------------------------------------------------------------------- */
 
 dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future) {
     dt_storage *s = t->storage;
@@ -376,7 +375,6 @@ static dt_status dispatch_inferred(dt_op_call *c) {
 
 dt_status dt_dispatch(dt_op_call *c) {
     dt_graveyard_drain();
-    dt_rule_invoke = dt_dispatch;
     dt_status status = c->op->rule(c);
     if (DT_LIKELY(status == DT_OK)) status = dispatch_inferred(c);
     if (DT_UNLIKELY(status != DT_OK)) {
@@ -399,4 +397,10 @@ dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) {
     DT_TRY(dt_dispatch(&copy));
     dt_tensor_release(copy.outs[0]);
     return DT_OK;
+}
+
+/* What lower layers reach back for, installed before anything can run. */
+__attribute__((constructor)) static void install_hooks(void) {
+    dt_rule_invoke = dt_dispatch;
+    dt_storage_set_future_release(dt_future_release);
 }

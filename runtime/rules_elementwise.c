@@ -101,8 +101,7 @@ dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int 
     return create_output(c, out_dtype, &shape, c->call.operands + 1, n);
 }
 
-/* ---- dtype rules --------------------------------------------------------------------------------
- */
+/* ---- dtype rules ---------------------------------------------------------------------------- */
 
 static dt_status refuse_bool(const dt_op_call *c, int bools, int n) {
     switch (c->op->id) {

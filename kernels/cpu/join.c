@@ -16,8 +16,7 @@
 
 extern const dt_kernel dt_kernel_ew_copy;
 
-/* ---- cat ---------------------------------------------------------------------------------------
- */
+/* ---- cat ------------------------------------------------------------------------------------ */
 
 static void window_of(const dt_tensor *out, int dim, int64_t start, const dt_tensor *in,
                       dt_tensor *window) {

@@ -44,8 +44,7 @@ static const dt__acc acc_of_dtype[DT_DTYPE_COUNT] = {
 static const dt_dtype dtype_of_acc[DT__ACC_COUNT] = {
     [DT__ACC_F32] = DT_F32, [DT__ACC_F64] = DT_F64, [DT__ACC_I64] = DT_I64, [DT__ACC_U8] = DT_BOOL};
 
-/* ---- what each kernel reduces with -------------------------------------------------------------
- */
+/* ---- what each kernel reduces with ---------------------------------------------------------- */
 
 static double mean_f64(double v, int64_t n, const dt_params *p) {
     (void)p;
@@ -121,8 +120,7 @@ static const dt__reduction *reduction_of(const dt_call *call) {
                             : &norm_p;
 }
 
-/* ---- values in the accumulator type -------------------------------------------------------------
- */
+/* ---- values in the accumulator type --------------------------------------------------------- */
 
 static size_t acc_size(dt__acc acc) { return dt_dtype_size(dtype_of_acc[acc]); }
 

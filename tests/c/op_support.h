@@ -30,8 +30,7 @@
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
     } while (0)
 
-/* ---- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 static OP_UNUSED int64_t element_offset(const dt_tensor *t, int64_t i) {
     int64_t offset = 0;
