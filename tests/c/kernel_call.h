@@ -16,7 +16,7 @@
 
 #define KC_OK(expr) ck_assert_msg((expr) == DT_OK, "%s: %s", #expr, dt_error_text())
 
-static uint64_t kc_random_state = 0x9e3779b97f4a7c15u;
+static _Thread_local uint64_t kc_random_state = 0x9e3779b97f4a7c15u;
 static inline uint64_t kc_random(void) {
     kc_random_state ^= kc_random_state << 13;
     kc_random_state ^= kc_random_state >> 7;

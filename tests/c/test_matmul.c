@@ -424,6 +424,32 @@ START_TEST(packing_changes_no_bit) {
 }
 END_TEST
 
+/* f32 of a size that goes to oneDNN, some elements of it, in any number of parts. */
+START_TEST(large_products) {
+    setup s = {
+        .dtype = DT_F32, .m = 300, .n = 80, .k = 5600, .bias = BIAS_ROW, .alpha = 1, .beta = 1};
+    dt_call call;
+    matmul_call(&call, &s);
+    dt_tensor *c = call.operands[0];
+    size_t bytes = (size_t)c->numel * sizeof(float);
+    void *first = malloc(bytes);
+    for (int parts = 1; parts <= 3; parts++) {
+        memset(dt_tensor_data(c), 0x55, bytes);
+        kc_run(&call, parts, parts == 3);
+        if (parts == 1)
+            memcpy(first, dt_tensor_data(c), bytes);
+        else
+            ck_assert_mem_eq(first, dt_tensor_data(c), bytes);
+    }
+    for (int64_t i = 0; i < s.m; i += 13)
+        for (int64_t j = 0; j < s.n; j += 7)
+            check_element(DT_F32, kc_load(c, kc_at2(c, i, j)), element(&call, 0, 0, 0, i, j, false),
+                          "large", i, j);
+    free(first);
+    dt_call_fini(&call);
+}
+END_TEST
+
 START_TEST(costs_and_parts_are_sane) {
     setup small = {.dtype = DT_F32, .m = 4, .n = 4, .k = 4, .alpha = 1, .beta = 1};
     setup large = {.dtype = DT_F32, .m = 512, .n = 512, .k = 512, .alpha = 1, .beta = 1};
@@ -454,6 +480,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_row_has_the_same_bits_among_others, 0, 2);
     tcase_add_loop_test(tc, parts_change_no_bit, 0, DTYPES);
     tcase_add_test(tc, packing_changes_no_bit);
+    tcase_add_test(tc, large_products);
     tcase_add_test(tc, costs_and_parts_are_sane);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
