@@ -88,9 +88,12 @@ static void release_room(dt_sched *s) {
 static void retire(dt_sched *s, dt_task *task) {
     count(&s->stat_ended, 1);
     if (task->error != NULL) count(&s->stat_failed, 1);
+    if (task->waited_for)
+        atomic_fetch_sub_explicit(dt__pool_waited_for(s->pool), 1, memory_order_relaxed);
     dt_task *tail = dt__run_leave(task);
     dt__graph_unlink(task, on_ready, s);
-    if (tail != NULL) count(&s->stat_chained, dt__run_extend(tail, others_wait(s)));
+    if (tail != NULL)
+        count(&s->stat_chained, dt__run_extend(tail, others_wait(s), dt__pool_waited_for(s->pool)));
     dt__task_destroy(task);
     release_room(s);
 }
@@ -126,7 +129,8 @@ static void link_task(dt_sched *s, dt_task *task) {
     if (status != DT_OK) {
         fail_here(s, task, status);
     } else if (task->blockers > 0) {
-        if (dt__run_join(task, others_wait(s))) count(&s->stat_chained, 1);
+        if (dt__run_join(task, others_wait(s), dt__pool_waited_for(s->pool)))
+            count(&s->stat_chained, 1);
     } else if (task->kind == DT_TASK_COMPUTE) {
         dt__ready_push_last(&s->controller.ready, task);
     } else {
@@ -221,7 +225,7 @@ static void hand_over(dt_sched *s, dt_task *task) {
         return;
     }
     set_state(task, DT_TASK_HANDED);
-    count(&s->stat_chained, dt__run_extend(task, others_wait(s)));
+    count(&s->stat_chained, dt__run_extend(task, others_wait(s), dt__pool_waited_for(s->pool)));
     task->next = NULL;
     if (c->batch_last != NULL) {
         c->batch_last->next = task;

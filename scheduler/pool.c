@@ -60,6 +60,7 @@ struct dt_pool {
     _Atomic(int) idle_count;
     _Atomic(int) queued;
     _Atomic(int64_t) queued_cost_ns;
+    _Atomic(int32_t) waited_for;
     _Atomic(bool) shut_down;
     _Atomic(int64_t) wakeups, runs;
     worker *workers[DT_THREADS_MAX];
@@ -240,7 +241,11 @@ static dt_task *end(worker *w, dt_task *task) {
     atomic_store_explicit(&task->state, DT_TASK_ENDED, memory_order_relaxed);
     w->pool->events.ended(w->pool->events.context, task);
     w->unnotified = true;
-    if (now_ns - w->notified_ns > DT__POOL_NOTIFY_NS || w->unnotified_cost_ns > DT__POOL_NOTIFY_NS)
+    /* After the report: either we see the mark or whoever sets it sees the report. */
+    bool due = atomic_load_explicit(&w->pool->waited_for, memory_order_seq_cst) > 0 &&
+               dt__pool_has_idle(w->pool);
+    if (due || now_ns - w->notified_ns > DT__POOL_NOTIFY_NS ||
+        w->unnotified_cost_ns > DT__POOL_NOTIFY_NS)
         notify(w, now_ns);
     return next;
 }
@@ -291,12 +296,14 @@ static void sleep_unlock(worker *w) {
     if (w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed)) {
         w->idle_next = pool->idle;
         pool->idle = w;
-        atomic_fetch_add_explicit(&pool->idle_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->idle_count, 1, memory_order_seq_cst);
     } else {
         w->parked = true;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (w->unnotified) notify(w, dt_clock_ns());
+    /* Either the worker that ended a task sees us idle, or we report it. */
+    bool due = atomic_load_explicit(&pool->waited_for, memory_order_seq_cst) > 0;
+    if (w->unnotified || due) notify(w, dt_clock_ns());
     while (atomic_load_explicit(&w->wake, memory_order_acquire) == 0)
         dt_futex_wait(&w->wake, 0, -1);
 }
@@ -322,6 +329,7 @@ static void *worker_main(void *argument) {
         pthread_mutex_unlock(&pool->lock);
         wake_all(pool, woken);
         w->now_ns = dt_clock_ns();
+        if (w->unnotified && dt__pool_has_idle(pool)) notify(w, w->now_ns);
         if (!w->unnotified) w->notified_ns = w->now_ns;
         if (split != NULL) {
             if (split->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
@@ -445,8 +453,9 @@ int dt__pool_threads(const dt_pool *pool) {
     return atomic_load_explicit(&pool->threads, memory_order_relaxed);
 }
 bool dt__pool_has_idle(const dt_pool *pool) {
-    return atomic_load_explicit(&pool->idle_count, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&pool->idle_count, memory_order_seq_cst) > 0;
 }
+_Atomic(int32_t) *dt__pool_waited_for(dt_pool *pool) { return &pool->waited_for; }
 int dt__pool_queued(const dt_pool *pool) {
     return atomic_load_explicit(&pool->queued, memory_order_relaxed);
 }

@@ -14,11 +14,12 @@ typedef struct dt_pool_events {
      * Must not block nor wake anyone. */
     void (*ended)(void *context, dt_task *task);
     /* Any worker: look at what has ended. Called when a worker finds no more work, and now and then
-     * while it has some: after DT__POOL_NOTIFY_NS, by the clock or by the tasks' estimates. */
+     * while it has some: after DT__POOL_NOTIFY_NS, by the clock or by the tasks' estimates, or when
+     * an idle worker could go on with what waits for a task (dt__pool_waited_for). */
     void (*notify)(void *context);
 } dt_pool_events;
 
-#define DT__POOL_NOTIFY_NS 50000
+#define DT__POOL_NOTIFY_NS 100000
 
 dt_status dt__pool_start(int threads, const dt_pool_events *events, dt_pool **out) DT_MUST_CHECK;
 /* Joins the workers. Nothing is queued or running any more. */
@@ -36,6 +37,8 @@ int dt__pool_threads(const dt_pool *pool);
 
 /* Hints, without the lock. */
 bool dt__pool_has_idle(const dt_pool *pool);
+/* The count of run.h. */
+_Atomic(int32_t) *dt__pool_waited_for(dt_pool *pool);
 int dt__pool_queued(const dt_pool *pool); /* runs not begun */
 double dt__pool_queued_cost_ns(const dt_pool *pool);
 int64_t dt__pool_wakeups(const dt_pool *pool);

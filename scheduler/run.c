@@ -90,37 +90,84 @@ bool dt__run_append(dt_task *tail, dt_task *task, bool others_wait) {
     return true;
 }
 
-/* The earliest task that waits for `tail` in one of its queues and may be appended. */
+/* The next access behind `a`, from `from` on, that waits for it; NULL: none that is near. */
+static const dt_graph_access *next_waiting(const dt_graph_access *a, const dt_graph_access *from) {
+    const dt_graph_access *n = from->next;
+    if (from != a && from->write) return NULL; /* what stands behind waits for that one */
+    for (int step = 0; n != NULL && step < DT__RUN_LOOK_MAX; step++, n = n->next)
+        if (!n->granted && (a->write || n->write)) return n;
+    return NULL;
+}
+
+/* The earliest task that waits for `tail` and may be appended. */
 static dt_task *follower(dt_task *tail, bool others_wait) {
     dt_task *best = NULL;
     for (int k = 0; k < tail->accesses_count; k++) {
-        dt_graph_access *a = tail->accesses[k].next;
-        for (int step = 0; a != NULL && step < DT__RUN_LOOK_MAX; step++, a = a->next) {
-            bool earlier = best == NULL || a->task->seq < best->seq;
-            if (!a->granted && earlier && may_append(tail, a->task, others_wait)) best = a->task;
-            if (a->write) break; /* what stands behind waits for this one */
+        const dt_graph_access *a = &tail->accesses[k];
+        int looks = 0;
+        for (const dt_graph_access *n = a; (n = next_waiting(a, n)) != NULL;) {
+            if (++looks > DT__RUN_LOOK_MAX) break;
+            bool earlier = best == NULL || n->task->seq < best->seq;
+            if (earlier && may_append(tail, n->task, others_wait)) best = n->task;
         }
     }
     return best;
 }
 
-int dt__run_extend(dt_task *tail, bool others_wait) {
+static void mark_waited_for(dt_task *task, _Atomic(int32_t) *waited_for) {
+    if (task->waited_for) return;
+    task->waited_for = true;
+    atomic_fetch_add_explicit(waited_for, 1, memory_order_seq_cst);
+}
+
+/* `next` follows `task` in its run: do others wait for it too? */
+static void note_others(dt_task *task, const dt_task *next, _Atomic(int32_t) *waited_for) {
+    for (int k = 0; k < task->accesses_count; k++) {
+        const dt_graph_access *a = &task->accesses[k];
+        const dt_graph_access *n = next_waiting(a, a);
+        if (n != NULL && n->task == next) n = next_waiting(a, n);
+        if (n == NULL || task_state(n->task) != DT_TASK_LINKED) continue;
+        mark_waited_for(task, waited_for);
+        return;
+    }
+}
+
+int dt__run_extend(dt_task *tail, bool others_wait, _Atomic(int32_t) *waited_for) {
     int count = 0;
     for (;;) {
         dt_task *task = follower(tail, others_wait);
         if (task == NULL || !dt__run_append(tail, task, others_wait)) return count;
+        note_others(tail, task, waited_for);
         tail = task;
         count++;
     }
 }
 
-bool dt__run_join(dt_task *task, bool others_wait) {
+/* The nearest access that `a`, not granted, waits for; NULL: too far away. */
+static dt_graph_access *nearest_blocker(const dt_graph_access *a) {
+    dt_graph_access *p = a->prev;
+    for (int step = 0; step < DT__RUN_LOOK_MAX; step++, p = p->prev) {
+        if (a->write || p->write) return p;
+        if (p == a->storage->graph_queue) break;
+    }
+    return NULL;
+}
+
+bool dt__run_join(dt_task *task, bool others_wait, _Atomic(int32_t) *waited_for) {
     for (int k = 0; k < task->accesses_count; k++) {
         dt_graph_access *a = &task->accesses[k];
-        if (a->granted) continue;
-        dt_task *tail = a->prev->task;
-        if (task_state(tail) < DT_TASK_HANDED) return false; /* what it waits for waits itself */
-        if (dt__run_append(tail, task, others_wait)) return true;
+        const dt_graph_access *blocker = a->granted ? NULL : nearest_blocker(a);
+        if (blocker == NULL) continue;
+        if (task_state(blocker->task) < DT_TASK_HANDED) return false; /* which waits itself */
+        if (!dt__run_append(blocker->task, task, others_wait)) continue;
+        note_others(blocker->task, task, waited_for);
+        return true;
+    }
+    for (int k = 0; k < task->accesses_count; k++) {
+        dt_graph_access *a = &task->accesses[k];
+        const dt_graph_access *blocker = a->granted ? NULL : nearest_blocker(a);
+        if (blocker == NULL || blocker->task->run == NULL) continue;
+        if (blocker->task->run->tail != blocker->task) mark_waited_for(blocker->task, waited_for);
     }
     return false;
 }

@@ -9,6 +9,10 @@
  *   T1 -> T2 -> T3 -> NULL       append T4: CAS(T3.run_next, NULL, T4)
  *   worker at T2                 ends T3:   exchange(T3.run_next, CLOSED) == T4, or NULL: run over
  *
+ * Where others too wait for a task inside a run, an idle worker could start them while the run goes
+ * on.  Such tasks are marked waited_for and counted in *waited_for until they are retired; while
+ * the count is not zero, workers report every end at once if one of them is idle.
+ *
  * I1: a struct dt_run lives from the second task of a run (or the first, while there is only one)
  *     until its last task is retired; only the controller touches it.
  * I2: the unretired tasks of a run that follow the first cost at most DT__RUN_COST_NS_MAX together;
@@ -37,11 +41,11 @@ typedef struct dt_run {
 bool dt__run_append(dt_task *tail, dt_task *task, bool others_wait);
 
 /* Appends what can follow `tail`, as far as it goes. Returns how many. */
-int dt__run_extend(dt_task *tail, bool others_wait);
+int dt__run_extend(dt_task *tail, bool others_wait, _Atomic(int32_t) *waited_for);
 
 /* A task that has just been linked and must wait: appends it to the run of a task that it waits
  * for. */
-bool dt__run_join(dt_task *task, bool others_wait);
+bool dt__run_join(dt_task *task, bool others_wait, _Atomic(int32_t) *waited_for);
 
 /* `task` (ended) leaves its run; call it before dt__graph_unlink. Returns the tail of what is left
  * of the run, or NULL. */

@@ -15,10 +15,12 @@
  *
  * I1: a task's fields other than the atomics belong to the client until submit, then to the
  *     controller until it is handed to a worker, then to that worker until its end is published,
- *     then to the controller again, which frees it.
- * I2: on_end runs once for each submitted task, in the thread that ended it, before any dependent
- *     starts and after the task's last access to its operands' bytes; readers/writers counts have
- *     been lowered by then.
+ *     then to the controller again, which frees it.  (A direct task is with a worker while the
+ *     controller links it: the worker keeps to the fields of the pool, the controller to those of
+ *     the graph.)
+ * I2: on_end runs once for each submitted task, in the thread that ended it, before any task that
+ *     was waiting for it starts and after its last access to its operands' bytes; readers/writers
+ *     counts have been lowered by then: a task submitted from then on may start before on_end.
  * I3: a task that touches bytes which a failed task should have written fails with the same
  *     dt_error, without running.  The error is kept in the storage (dt_storage.failure), so this
  *     holds also when the failed task has long been forgotten, and however late the client learns
@@ -113,6 +115,7 @@ struct dt_task {
     int32_t accesses_count, accesses_capacity;
     struct dt_graph_access *accesses;
     struct dt_run *run;
+    bool waited_for; /* others wait for this task, which is not the last of its run */
     dt_task *heap_child, *heap_sibling; /* ready and timer heaps */
     uint64_t heap_key;
     size_t block_bytes; /* of the memory block that this task is */

@@ -280,6 +280,28 @@ START_TEST(independent_chains_run_side_by_side) {
 }
 END_TEST
 
+/* A fork in the middle of a run: the other branch starts while the run goes on. */
+START_TEST(branches_start_at_once) {
+    dt_sched *s = start(2, _i);
+    dt_tensor *gate = submit_gate(s, 10000000), *mid = fake_tensor(8);
+    atomic_store(&fake_running_max, 0);
+    dt_sched_submit(s, fake_task(&ends, mid, gate, 1, NULL, 0, 0));
+    for (int branch = 0; branch < 2; branch++) {
+        dt_tensor *out = fake_tensor(8);
+        dt_task *task = fake_task(&ends, out, mid, 1, NULL, 0, 0);
+        task->call.params.i[FAKE_BUSY_NS] = 20000000;
+        task->call.params.i[FAKE_COST_NS] = 1000; /* so that one of them joins the run */
+        dt_sched_submit(s, task);
+        dt_tensor_release(out);
+    }
+    fake_await(&ends, 4);
+    ck_assert_int_eq(atomic_load(&fake_running_max), 2);
+    dt_tensor_release(gate);
+    dt_tensor_release(mid);
+    stop(s);
+}
+END_TEST
+
 /* More chains than workers: none of them starves another beyond a run. */
 START_TEST(chains_share_workers) {
     dt_sched *s = start(1, _i);
@@ -351,6 +373,7 @@ int main(void) {
     tcase_add_loop_test(tcase, chain_costs_few_hops, 0, 2);
     tcase_add_loop_test(tcase, run_is_prolonged_while_it_runs, 0, 2);
     tcase_add_loop_test(tcase, independent_chains_run_side_by_side, 0, 2);
+    tcase_add_loop_test(tcase, branches_start_at_once, 0, 2);
     tcase_add_loop_test(tcase, chains_share_workers, 0, 2);
     tcase_add_loop_test(tcase, ready_tasks_start_in_program_order, 0, 2);
     tcase_add_loop_test(tcase, burst_is_linked_in_rounds, 0, 2);
