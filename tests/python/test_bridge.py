@@ -81,12 +81,16 @@ def test_a_drain_is_bounded(run: Run) -> None:
             if woken < 2000:
                 loop.call_soon(turn)
 
-        gate = held(0.3)
-        tasks = [asyncio.ensure_future(wait(t)) for t in [gate] * 2000]
-        await asyncio.sleep(0)
-        assert woken == 0
+        for seconds in (0.3, 1, 4, 16):  # all must wait before the first is woken
+            gate = held(seconds)
+            woken = 0
+            tasks = [asyncio.ensure_future(wait(gate)) for _ in range(2000)]
+            await asyncio.sleep(0)
+            if woken == 0:
+                break
+            await asyncio.gather(*tasks)
         loop.call_soon(turn)
-        time.sleep(0.4)  # everything completes while the loop is busy with this
+        time.sleep(seconds + 0.1)  # everything completes while the loop is busy with this
         await asyncio.gather(*tasks)
         steps = [b - a for a, b in zip(at_turn, at_turn[1:])]  # noqa: B905, RUF007
         assert max(steps) <= DELIVERIES_MAX

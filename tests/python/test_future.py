@@ -427,10 +427,13 @@ def test_callback_cycle_is_let_go(run: Run) -> None:
 
 def test_many_waiters_of_one_future(run: Run) -> None:
     async def main() -> None:
-        future = held(0.3).to_torch_async()
-        tasks = [asyncio.ensure_future(future) for _ in range(5000)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for seconds in (0.3, 1, 4, 16):  # all must wait before it is done
+            future = held(seconds).to_torch_async()
+            tasks = [asyncio.ensure_future(future) for _ in range(5000)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if not future.done():
+                break
         for task in tasks[::2]:
             task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
