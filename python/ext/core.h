@@ -101,6 +101,10 @@ PyObject *dt_py_dispatch_one(dt_op_call *call);
 PyObject *dt_py_binary(dt_op_id id, PyObject *a, PyObject *b);
 PyObject *dt_py_binary_inplace(dt_op_id id, PyObject *a, PyObject *b);
 PyObject *dt_py_unary(dt_op_id id, PyObject *a);
+/* The result where the fast path takes a call of these one or two operands; NULL otherwise, with an
+ * exception only for a number that is out of range. */
+PyObject *dt_py_fast_call(dt_op_id id, PyObject *const *objects, Py_ssize_t n);
+bool dt_py_has_fast_call(dt_op_id id);
 /* The slots of Tensor that call ops. */
 extern PyType_Slot dt_py_number_slots[];
 PyObject *dt_py_richcompare(PyObject *a, PyObject *b, int operation);

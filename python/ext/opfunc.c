@@ -23,6 +23,7 @@ typedef struct op_function {
     PyObject_HEAD vectorcallfunc vectorcall;
     const dt_py_spec *spec;
     dt_py_op_mode mode;
+    int fast;           /* operands of a call that ops.c may compute at once; 0: never */
     char name[40];
     PyObject *overload; /* NULL, or a Python callable */
     PyObject *doc;      /* NULL, or a str */
@@ -150,6 +151,11 @@ static PyObject *op_function_call(PyObject *self, PyObject *const *objects, size
     const op_function *f = (const op_function *)self;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     bool method = f->mode != DT_PY_OP_FUNCTION;
+    if (n == f->fast && kwnames == NULL && n > 0 &&
+        (!method || Py_TYPE(objects[0]) == dt_state->tensor_type)) {
+        PyObject *fast = dt_py_fast_call((dt_op_id)f->spec->op->id, objects, n);
+        if (fast != NULL || PyErr_Occurred()) return fast;
+    }
     dt_graveyard_drain();
     if (method && (n == 0 || !dt_py_tensor_check(objects[0]))) {
         PyErr_Format(PyExc_TypeError, "Tensor.%s() needs a dtorch.Tensor as its first argument",
@@ -180,6 +186,8 @@ PyObject *dt_py_op_function_new(const dt_py_spec *spec, dt_py_op_mode mode) {
     f->mode = mode;
     f->overload = NULL;
     f->doc = NULL;
+    bool fresh = mode == DT_PY_OP_FUNCTION || mode == DT_PY_OP_METHOD;
+    f->fast = fresh && dt_py_has_fast_call((dt_op_id)spec->op->id) ? spec->required : 0;
     bool underscore = mode == DT_PY_OP_INPLACE || mode == DT_PY_OP_INPLACE_VIEW;
     (void)snprintf(f->name, sizeof f->name, "%s%s", spec->name, underscore ? "_" : "");
     return (PyObject *)f;

@@ -191,25 +191,36 @@ static __attribute__((noinline)) PyObject *slow_binary(dt_op_id id, PyObject *a,
     return result;
 }
 
-PyObject *dt_py_binary(dt_op_id id, PyObject *a, PyObject *b) {
+static inline PyObject *try_fast(dt_op_id id, PyObject *a, PyObject *b) {
     PyTypeObject *type = dt_state->tensor_type;
-    PyObject *result = NULL;
+    dt_scalar s;
     if (DT_LIKELY(Py_TYPE(a) == type)) {
-        if (DT_LIKELY(Py_TYPE(b) == type)) {
-            result = fast_binary(id, dt_py_tensor_get(a), dt_py_tensor_get(b));
-        } else if (PyFloat_CheckExact(b) || PyLong_CheckExact(b)) {
-            dt_scalar s;
-            if (dt_py_scalar_from_object(b, &s) < 0) return NULL;
-            result = fast_scalar(id, dt_py_tensor_get(a), s, false);
-        }
-    } else if (Py_TYPE(b) == type && (PyFloat_CheckExact(a) || PyLong_CheckExact(a))) {
-        dt_scalar s;
-        if (dt_py_scalar_from_object(a, &s) < 0) return NULL;
-        result = fast_scalar(id, dt_py_tensor_get(b), s, true);
+        if (DT_LIKELY(Py_TYPE(b) == type))
+            return fast_binary(id, dt_py_tensor_get(a), dt_py_tensor_get(b));
+        if (!PyFloat_CheckExact(b) && !PyLong_CheckExact(b)) return NULL;
+        if (dt_py_scalar_from_object(b, &s) < 0) return NULL;
+        return fast_scalar(id, dt_py_tensor_get(a), s, false);
     }
+    if (Py_TYPE(b) != type || (!PyFloat_CheckExact(a) && !PyLong_CheckExact(a))) return NULL;
+    if (dt_py_scalar_from_object(a, &s) < 0) return NULL;
+    return fast_scalar(id, dt_py_tensor_get(b), s, true);
+}
+
+PyObject *dt_py_binary(dt_op_id id, PyObject *a, PyObject *b) {
+    PyObject *result = try_fast(id, a, b);
     if (DT_LIKELY(result != NULL)) return result;
     if (DT_UNLIKELY(PyErr_Occurred() != NULL)) return NULL;
     return slow_binary(id, a, b);
+}
+
+PyObject *dt_py_fast_call(dt_op_id id, PyObject *const *objects, Py_ssize_t n) {
+    if (n == 2) return try_fast(id, objects[0], objects[1]);
+    if (Py_TYPE(objects[0]) != dt_state->tensor_type) return NULL;
+    return fast_unary(id, dt_py_tensor_get(objects[0]));
+}
+
+bool dt_py_has_fast_call(dt_op_id id) {
+    return is_fast_op(id, DT_F32); /* only ops of one or two tensors are */
 }
 
 PyObject *dt_py_binary_inplace(dt_op_id id, PyObject *a, PyObject *b) {
