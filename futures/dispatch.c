@@ -115,64 +115,51 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) {
     return status;
 }
 
-/* ---- lanes
- * --------------------------------------------------------------------------------------- */
+/* ---- lanes ---------------------------------------------------------------------------------- */
 
 typedef struct dt_lane {
     bool ready;        /* every operand may be touched now */
     bool external;     /* an outsider can see an operand */
     bool external_out; /* ... that is written */
     int64_t external_in_bytes;
-    dt_future *failed; /* an input whose writer failed; borrowed */
+    dt_error *failure; /* of an operand that nobody works on any more; borrowed */
 } dt_lane;
 
 static int64_t tensor_bytes(const dt_tensor *t) {
     return t->numel * (int64_t)dt_dtype_size((dt_dtype)t->dtype);
 }
 
-/* A storage that failed stays so, as it does for tasks (storage.h I4): whether the failure is known
- * at the call must not decide what an op that overwrites the bytes gives. */
-static void look_at_writer(dt_lane *lane, dt_tensor *t) {
-    dt_future *future;
-    dt_future_state state = dt_tensor_state(t, &future);
-    if (state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED) lane->failed = future;
-}
-
-static void look_at_output(dt_lane *lane, dt_tensor *t) {
+/* The counts are lowered after a failure was noted, so that none is missed behind a 0. A storage
+ * that failed stays so, as it does for tasks (storage.h I4). */
+static void look_at(dt_lane *lane, dt_tensor *t, bool written) {
     dt_storage *s = t->storage;
-    if (DT_UNLIKELY(s->last_write != NULL)) look_at_writer(lane, t);
+    if (DT_UNLIKELY(s->last_write != NULL)) (void)dt_tensor_state(t, NULL);
     if (atomic_load_explicit(&s->writers, memory_order_acquire) != 0 ||
-        atomic_load_explicit(&s->readers, memory_order_acquire) != 0)
+        (written && atomic_load_explicit(&s->readers, memory_order_acquire) != 0)) {
         lane->ready = false;
-    if (DT_UNLIKELY(dt_storage_is_external(s))) lane->external = lane->external_out = true;
-}
-
-static void look_at_input(dt_lane *lane, dt_tensor *t) {
-    dt_storage *s = t->storage;
-    dt_future *future;
-    dt_future_state state = dt_tensor_state(t, &future);
-    if (state == DT_FUTURE_FAILED || state == DT_FUTURE_CANCELLED)
-        lane->failed = lane->failed ? lane->failed : future;
-    else if (state != DT_FUTURE_READY ||
-             atomic_load_explicit(&s->writers, memory_order_acquire) != 0)
-        lane->ready = false;
+    } else {
+        dt_error *failure = atomic_load_explicit(&s->failure, memory_order_acquire);
+        if (DT_UNLIKELY(failure != NULL)) lane->failure = failure;
+    }
     if (DT_UNLIKELY(dt_storage_is_external(s))) {
         lane->external = true;
-        lane->external_in_bytes += tensor_bytes(t);
+        lane->external_out |= written;
+        if (!written) lane->external_in_bytes += tensor_bytes(t);
     }
 }
 
 static void look_at_operands(const dt_call *call, dt_lane *lane) {
     *lane = (dt_lane){.ready = true};
-    for (int k = 0; k < call->nout; k++) look_at_output(lane, dt_call_out(call, k));
+    for (int k = 0; k < call->nout; k++) look_at(lane, dt_call_out(call, k), true);
     for (int k = 0; k < call->nin; k++)
-        if (dt_call_in(call, k)) look_at_input(lane, dt_call_in(call, k));
+        if (dt_call_in(call, k)) look_at(lane, dt_call_in(call, k), false);
 }
 
 /* A failed future for every output: the error shows at await or read. */
 static dt_status fail_outputs(const dt_call *call, dt_error *error) {
     dt_future *future;
     DT_TRY(dt_future_new(&future));
+    dt_call_fail_outputs(call, error);
     dt_future_complete(future, error);
     for (int k = 0; k < call->nout; k++) set_last_write(dt_call_out(call, k)->storage, future);
     dt_future_release(future);
@@ -242,7 +229,7 @@ static dt_status copy_external_inputs(dt_call *call) {
 static dt_status place_and_run(dt_call *call) {
     dt_lane lane;
     look_at_operands(call, &lane);
-    if (DT_UNLIKELY(lane.failed != NULL)) return fail_outputs(call, dt_future_error(lane.failed));
+    if (DT_UNLIKELY(lane.failure != NULL) && lane.ready) return fail_outputs(call, lane.failure);
     bool cheap = lane.ready && call->kernel->cost_ns(call) <= DT_INLINE_COST_NS_MAX;
     if (cheap) return run_here(call);
     if (DT_UNLIKELY(lane.external)) {
