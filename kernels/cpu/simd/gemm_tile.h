@@ -22,7 +22,7 @@
 
 #define GT_HIDE(p) __asm__("" : "+r"(p))
 #define GT_UNROLL _Pragma("GCC unroll 16")
-enum { GT_BASES = (GV_ROWS + 2) / 3, GT_WIDTH = 2 * GT_LANES };
+enum { GT_BASES = (GV_ROWS + 2) / 3, GT_WIDTH = 2 * GT_LANES, GT_ROWS_AHEAD = 24 };
 
 GV_INLINE const GT_TYPE *gt_at(const char *base, int64_t bytes) {
     return (const GT_TYPE *)(const void *)(base + bytes);
@@ -51,7 +51,11 @@ GV_INLINE void gt_tile(const int MR, const int NR, int64_t k, const GT_TYPE *a, 
     }
     for (; k > 0; k--) {
         GT_VEC row[2];
-        GT_UNROLL for (int j = 0; j < NR; j++) row[j] = GT(load)(b + j * GT_LANES);
+        GT_UNROLL for (int j = 0; j < NR; j++) {
+            row[j] = GT(load)(b + j * GT_LANES);
+            /* b may come from memory; with few tiles for each panel that is what takes time. */
+            __builtin_prefetch(b + GT_ROWS_AHEAD * ldb + j * GT_LANES);
+        }
         GT_UNROLL for (int i = 0; i < MR; i++) {
             GT_VEC x = GT(set)(*gt_at(base[i / 3], (i % 3) * stride));
             GT_UNROLL for (int j = 0; j < NR; j++) acc[i][j] = GT(fma)(x, row[j], acc[i][j]);
