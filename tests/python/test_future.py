@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import gc
 import sys
 import threading
@@ -413,12 +414,12 @@ def test_pending_future_is_kept_by_its_callback_only(run: Run) -> None:
 def test_callback_cycle_is_let_go(run: Run) -> None:
     async def main() -> None:
         future = held(0.02).to_torch_async()
-        cell = [future]
-        future.add_done_callback(lambda _: cell)  # future -> node -> lambda -> future
+        # future -> node -> partial -> future
+        future.add_done_callback(functools.partial(lambda *_: None, future))
         kept = weakref.ref(future)
         await future
         await asyncio.sleep(0.01)
-        del future, cell
+        del future
         gc.collect()
         assert kept() is None
 
