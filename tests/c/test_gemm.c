@@ -116,7 +116,7 @@ START_TEST(blocks_change_no_bit) {
         for (int64_t n = 0; n < N; n += 41) {
             double want = 0;
             for (int64_t p = 0; p < K; p++) want += get(t, a, i * K + p) * get(t, b, p * N + n);
-            ck_assert_double_eq_tol(get(t, c, i * N + n), want, t == DT_F32 ? 1e-4 : 1e-12);
+            ck_assert_double_eq_tol(get(t, c, i * N + n), want, (t == DT_F32 ? 1e-4 : 1e-12));
         }
     for (int turn = 0; turn < 60; turn++) {
         int64_t i = turn * 397 % M, n = turn * 211 % N;

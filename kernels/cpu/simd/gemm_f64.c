@@ -7,4 +7,4 @@
 #define GT_JOIN_(a, b) a##b
 #define GT_JOIN(a, b) GT_JOIN_(a, b)
 #define GT_TABLE GT_JOIN(dt__gemm_f64_, DT_ISA_SUFFIX)
-#include "kernels/cpu/simd/gemm_tile.h"
+#include "kernels/cpu/simd/gemm_tile.inc"
