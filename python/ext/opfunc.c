@@ -23,7 +23,7 @@ typedef struct op_function {
     PyObject_HEAD vectorcallfunc vectorcall;
     const dt_py_spec *spec;
     dt_py_op_mode mode;
-    int fast;           /* operands of a call that ops.c may compute at once; 0: never */
+    int fast; /* operands of a call that ops.c may compute at once; 0: never */
     char name[40];
     PyObject *overload; /* NULL, or a Python callable */
     PyObject *doc;      /* NULL, or a str */
