@@ -42,7 +42,7 @@
 #include <malloc.h>
 #endif
 
-/* ---- failure injection --------------------------------------------------------------------------- */
+/* ---- failure injection ----------------------------------------------------------------------- */
 
 static _Atomic(bool) fail_armed, fail_sticky;
 static _Atomic(int64_t) fail_countdown, fail_counted;
@@ -68,7 +68,7 @@ int64_t dt_alloc_fail_at(int64_t n, bool sticky) {
     return counted;
 }
 
-/* ---- size classes -------------------------------------------------------------------------------- */
+/* ---- size classes ---------------------------------------------------------------------------- */
 
 /* Four classes for each doubling from 128 on, so that at most a fifth of a block is lost. */
 static const uint16_t class_size[] = {
@@ -82,7 +82,7 @@ static uint8_t class_of_units[DT_SMALL_MAX / UNIT + 1]; /* by size rounded up to
 
 static inline unsigned class_of(size_t size) { return class_of_units[(size + UNIT - 1) / UNIT]; }
 
-/* ---- heaps ----------------------------------------------------------------------------------------- */
+/* ---- heaps ----------------------------------------------------------------------------------- */
 
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_COLOURS 16    /* header positions: else all headers fall into one set of L1 */
@@ -153,7 +153,7 @@ static inline void count_object(heap *h, int64_t by) {
     }
 }
 
-/* ---- slabs: pool and lists ------------------------------------------------------------------------- */
+/* ---- slabs: pool and lists ------------------------------------------------------------------- */
 
 void *dt__map_aligned(size_t bytes, size_t align) {
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -239,7 +239,7 @@ static void avail_unlink(heap *h, slab *s) {
     if (s->next != NULL) s->next->prev = s->prev;
 }
 
-/* ---- the owner's side -------------------------------------------------------------------------------- */
+/* ---- the owner's side ------------------------------------------------------------------------ */
 
 /* The slab was unlisted, or is without used blocks now. */
 static __attribute__((noinline)) void free_rare(heap *h, slab *s) {
@@ -341,7 +341,7 @@ static __attribute__((noinline, unused)) void *refill(heap *h, unsigned cls) {
     return b;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void release_empty_slabs(heap *h) {
     collect(h, INT32_MAX);
@@ -411,7 +411,7 @@ static __attribute__((constructor)) void start(void) {
     (void)pthread_atfork(fork_prepare, fork_done, fork_done);
 }
 
-/* ---- small blocks ---------------------------------------------------------------------------------------- */
+/* ---- small blocks ---------------------------------------------------------------------------- */
 
 #if !DT_ALLOC_BYPASS
 
@@ -489,7 +489,7 @@ void dt__small_trim(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- objects ------------------------------------------------------------------------------------------------ */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 void *dt_alloc(size_t size) {
     if (injected()) return NULL;

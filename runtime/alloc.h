@@ -19,12 +19,12 @@
 
 #include "runtime/status.h"
 
-void *dt_alloc(size_t size);             /* 16-byte aligned; not zeroed; any thread */
-void *dt_alloc_zeroed(size_t size);      /* as dt_alloc, zeroed */
-void dt_free(void *block, size_t size);  /* NULL passes through; any thread */
+void *dt_alloc(size_t size);            /* 16-byte aligned; not zeroed; any thread */
+void *dt_alloc_zeroed(size_t size);     /* as dt_alloc, zeroed */
+void dt_free(void *block, size_t size); /* NULL passes through; any thread */
 
 #define DT_BYTES_ALIGN 64
-void *dt_bytes_alloc(size_t size);       /* 64-byte aligned, not zeroed; size 0 gives non-NULL */
+void *dt_bytes_alloc(size_t size); /* 64-byte aligned, not zeroed; size 0 gives non-NULL */
 void dt_bytes_free(void *block, size_t size);
 
 typedef struct dt_memory_stats {
@@ -36,8 +36,8 @@ typedef struct dt_memory_stats {
 
 void dt_memory_stats_get(dt_memory_stats *stats);
 void dt_memory_stats_reset_peak(void);
-void dt_memory_cache_empty(void);                 /* gives cached large blocks back to the OS */
-void dt_memory_limit_set(int64_t bytes);          /* live storage bytes; 0: none */
+void dt_memory_cache_empty(void);        /* gives cached large blocks back to the OS */
+void dt_memory_limit_set(int64_t bytes); /* live storage bytes; 0: none */
 
 /* Test hook: the n-th allocation from now (1 = next), in any thread, fails, and all later ones when
  * `sticky`; 0 switches it off. Returns the number of allocations counted since the last call. */

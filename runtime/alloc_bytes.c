@@ -4,19 +4,18 @@
  *   below 1 MiB     "medium": classes with a stack of free blocks each, over the C library's heap
  *   from 1 MiB on   "large": mappings of their own, on huge pages from 4 MiB on, cached in bins
  *
- * Size classes are eight for each doubling, so a block's capacity follows from the size it was asked
- * with and nobody has to record it.  A cached mapping up to 1.25 times as long as wanted is taken
- * too: its tail is unmapped, which is far cheaper than faulting in a new one.
+ * Size classes are eight for each doubling, so a block's capacity follows from the size it was
+ * asked with and nobody has to record it.  A cached mapping up to 1.25 times as long as wanted is
+ * taken too: its tail is unmapped, which is far cheaper than faulting in a new one.
  *
  * What is cached is bounded by the greater of CACHE_MIN and half of the live peak, for medium
  * blocks also by MEDIUM_CACHE_MAX; the mapping cached longest goes first.  When memory is out the
  * caches are emptied before an allocation fails.
  *
- * I1: live_bytes counts what was asked for, by one atomic addition for each call: exact at any time,
- *     and the limit is never passed, also not by two threads at once.
- * I2: a cached block holds its links in its own first bytes; the caches allocate nothing.
- * I3: nothing is unmapped or freed under a lock.
- * I4: the locks are leaves: nothing is called under them, and fork holds them all.
+ * I1: live_bytes counts what was asked for, by one atomic addition for each call: exact at any
+ * time, and the limit is never passed, also not by two threads at once. I2: a cached block holds
+ * its links in its own first bytes; the caches allocate nothing. I3: nothing is unmapped or freed
+ * under a lock. I4: the locks are leaves: nothing is called under them, and fork holds them all.
  */
 #include "runtime/alloc.h"
 
@@ -37,7 +36,7 @@
 #define MEDIUM_CACHE_MAX ((int64_t)64 << 20)
 #define BYTES_MAX ((size_t)1 << 47) /* more than user space has: keeps sums from overflowing */
 
-/* ---- counters --------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 static _Atomic(int64_t) live_bytes, peak_bytes, limit_bytes;
 static _Atomic(int64_t) medium_cached, large_cached;
@@ -85,7 +84,7 @@ static int64_t cache_max(void) {
     return half > CACHE_MIN ? half : CACHE_MIN;
 }
 
-/* ---- classes: eight for each doubling ------------------------------------------------------------------ */
+/* ---- classes: eight for each doubling -------------------------------------------------------- */
 
 enum { STEPS = 8, MEDIUM_CLASSES = 8 * STEPS, LARGE_CLASSES = 27 * STEPS + 1 };
 
@@ -103,7 +102,7 @@ static int class_above(size_t base, size_t size, size_t *capacity) {
     return (log2 - __builtin_ctzll(base)) * STEPS + (int)k - 1;
 }
 
-/* ---- medium blocks ---------------------------------------------------------------------------------------- */
+/* ---- medium blocks --------------------------------------------------------------------------- */
 
 typedef struct medium {
     struct medium *next;
@@ -171,7 +170,7 @@ static void medium_empty(void) {
     }
 }
 
-/* ---- large blocks --------------------------------------------------------------------------------------------- */
+/* ---- large blocks ---------------------------------------------------------------------------- */
 
 typedef struct large {
     struct large *bin_prev, *bin_next; /* same class, newest first */
@@ -302,7 +301,7 @@ void dt_memory_cache_empty(void) {
     dt__small_trim();
 }
 
-/* ---- fork --------------------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static void fork_prepare(void) {
     for (int k = 0; k < MEDIUM_LOCKS; k++) pthread_mutex_lock(&medium_locks[k].mutex);
@@ -339,7 +338,7 @@ static void block_free(void *p, size_t size) {
 
 #endif
 
-/* ---- the public side -------------------------------------------------------------------------------------------------- */
+/* ---- the public side ------------------------------------------------------------------------- */
 
 void *dt_bytes_alloc(size_t size) {
     if (DT_UNLIKELY(size > BYTES_MAX) || dt__alloc_injected()) return NULL;

@@ -10,9 +10,9 @@
 #include "runtime/op.h"
 
 typedef struct dt_device_ops {
-    const char *type;                  /* "cpu" */
-    const dt_kernel *const *kernels;   /* DT_OP_COUNT entries, NULL where a row says NONE */
-    const char *(*describe)(void);     /* "avx512": which variants run, for show_config */
+    const char *type;                /* "cpu" */
+    const dt_kernel *const *kernels; /* DT_OP_COUNT entries, NULL where a row says NONE */
+    const char *(*describe)(void);   /* "avx512": which variants run, for show_config */
 } dt_device_ops;
 
 void dt_device_register_cpu(const dt_device_ops *ops); /* once, before the first op */

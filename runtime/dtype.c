@@ -58,7 +58,7 @@ bool dt_dtype_can_cast(dt_dtype from, dt_dtype to) {
     return dt_dtype_category(from) <= dt_dtype_category(to);
 }
 
-/* ---- halves ------------------------------------------------------------------------------------ */
+/* ---- halves ---------------------------------------------------------------------------------- */
 
 static inline uint32_t bits_of(float f) {
     uint32_t u;
@@ -113,7 +113,7 @@ dt_bf16 dt_f32_to_bf16(float f) {
     return (dt_bf16){(uint16_t)(u >> 16)};
 }
 
-/* ---- scalars ------------------------------------------------------------------------------------- */
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 static int64_t truncated(double f) {
     /* 2^63 itself is out of range; the comparison is false for NaN. */

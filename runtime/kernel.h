@@ -29,17 +29,17 @@
 typedef struct dt_params {
     int64_t i[DT_PARAMS_I]; /* dims, flags, sizes: each kernel's comment says which */
     double f[DT_PARAMS_F];
-    void *owned;            /* optional heap block, freed with dt_free(owned, owned_size) */
+    void *owned; /* optional heap block, freed with dt_free(owned, owned_size) */
     size_t owned_size;
 } dt_params;
 
 typedef struct dt_call {
     const struct dt_kernel *kernel;
-    uint16_t op;              /* dt_op_id, for messages and traces */
-    uint8_t compute;          /* dt_dtype in which an element-wise expression runs */
+    uint16_t op;     /* dt_op_id, for messages and traces */
+    uint8_t compute; /* dt_dtype in which an element-wise expression runs */
     uint8_t nout;
     uint16_t nin;
-    dt_tensor **operands;     /* nout outputs, then nin inputs; NULL input: an immediate */
+    dt_tensor **operands; /* nout outputs, then nin inputs; NULL input: an immediate */
     dt_tensor *operands_inline[DT_CALL_OPERANDS_INLINE];
     dt_scalar immediates[DT_IMMEDIATES_MAX]; /* by input index, for inputs that are NULL */
     dt_params params;
@@ -52,12 +52,12 @@ static inline dt_tensor *dt_call_in(const dt_call *c, int k) { return c->operand
 typedef struct dt_part {
     int index;
     int count;
-    void *scratch;        /* shared by all parts of the call; scratch_bytes() of it, 64-aligned */
+    void *scratch; /* shared by all parts of the call; scratch_bytes() of it, 64-aligned */
     size_t scratch_bytes;
 } dt_part;
 
 enum {
-    DT_KERNEL_CONTIGUOUS_IN = 1u << 0,  /* inputs must be contiguous: dispatch copies others first */
+    DT_KERNEL_CONTIGUOUS_IN = 1u << 0, /* inputs must be contiguous: dispatch copies others first */
     DT_KERNEL_CONTIGUOUS_OUT = 1u << 1, /* outputs must be contiguous (fresh ones always are) */
     DT_KERNEL_ELEMENTWISE = 1u << 2,    /* fusible: family points at its tile functions */
     DT_KERNEL_OUT_CASTS = 1u << 3,      /* may write an output of another dtype than `compute` */

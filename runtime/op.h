@@ -34,16 +34,16 @@ typedef enum dt_op_id {
 } dt_op_id;
 
 typedef enum dt_dtype_rule {
-    DT_DTYPES_NONE,    /* the rule function decides */
-    DT_DTYPES_SAME,    /* output = input */
-    DT_DTYPES_PROMOTE, /* torch.result_type of the inputs */
-    DT_DTYPES_FLOAT,   /* as PROMOTE; integers and bools become the default float (float32) */
-    DT_DTYPES_COMPARE, /* computed in the promoted type, output bool */
-    DT_DTYPES_BITWISE, /* as PROMOTE; floats are a TypeError-like NotImplemented as in torch */
-    DT_DTYPES_NOBOOL,  /* as PROMOTE; bool is refused as torch does (neg, sub) */
-    DT_DTYPES_NUMBER,  /* as PROMOTE; bool is not implemented (abs, floor, remainder) */
-    DT_DTYPES_SQUARE,  /* SAME, but bool becomes int64 (square is pow(x, 2)) */
-    DT_DTYPES_SHIFT,   /* BITWISE without bool */
+    DT_DTYPES_NONE,      /* the rule function decides */
+    DT_DTYPES_SAME,      /* output = input */
+    DT_DTYPES_PROMOTE,   /* torch.result_type of the inputs */
+    DT_DTYPES_FLOAT,     /* as PROMOTE; integers and bools become the default float (float32) */
+    DT_DTYPES_COMPARE,   /* computed in the promoted type, output bool */
+    DT_DTYPES_BITWISE,   /* as PROMOTE; floats are a TypeError-like NotImplemented as in torch */
+    DT_DTYPES_NOBOOL,    /* as PROMOTE; bool is refused as torch does (neg, sub) */
+    DT_DTYPES_NUMBER,    /* as PROMOTE; bool is not implemented (abs, floor, remainder) */
+    DT_DTYPES_SQUARE,    /* SAME, but bool becomes int64 (square is pow(x, 2)) */
+    DT_DTYPES_SHIFT,     /* BITWISE without bool */
     DT_DTYPES_FLOATONLY, /* SAME; integers are refused as torch does */
 } dt_dtype_rule;
 
@@ -62,9 +62,9 @@ typedef enum dt_arg_kind {
 typedef struct dt_arg {
     dt_arg_kind kind;
     union {
-        dt_tensor *t;        /* borrowed */
+        dt_tensor *t; /* borrowed */
         dt_scalar s;
-        int64_t i;           /* INT and BOOL */
+        int64_t i; /* INT and BOOL */
         const char *str;
         const dt_dims *dims; /* borrowed */
         struct {
@@ -81,12 +81,12 @@ typedef struct dt_arg {
 typedef struct dt_op_call dt_op_call;
 
 typedef struct dt_op {
-    const char *full_name;  /* the row's; dt_op_display_name gives the user's */
+    const char *full_name; /* the row's; dt_op_display_name gives the user's */
     dt_status (*rule)(dt_op_call *call);
     const char *schema;
-    uint16_t id;            /* dt_op_id */
-    uint8_t dtypes;         /* dt_dtype_rule */
-    const char *api;        /* the row's letters; ask dt_op_has */
+    uint16_t id;     /* dt_op_id */
+    uint8_t dtypes;  /* dt_dtype_rule */
+    const char *api; /* the row's letters; ask dt_op_has */
 } dt_op;
 
 static inline bool dt_op_has(const dt_op *op, char letter) {

@@ -45,7 +45,8 @@ dt_status dt_infer_arange(dt_op_call *c) {
     double size;
     if (integers) {
         __int128 span = (__int128)end.i - start.i, s = step.i;
-        size = (double)((span + s + (s > 0 ? -1 : 1)) / s);
+        __int128 count = (span + s + (s > 0 ? -1 : 1)) / s;
+        size = (double)count;
     } else {
         size = ceil((fend - fstart) / fstep);
     }

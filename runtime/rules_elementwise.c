@@ -28,7 +28,7 @@ static bool dim_is_outer(int a, int b, dt_tensor *const *inputs, int n) {
 
 static void output_strides(const dt_dims *shape, dt_tensor *const *inputs, int n,
                            int64_t *strides) {
-    int order[DT_RANK_MAX]; /* outermost first */
+    int order[DT_RANK_MAX] = {0}; /* outermost first */
     for (int d = 0; d < shape->rank; d++) {
         int at = d;
         while (at > 0 && !dim_is_outer(order[at - 1], d, inputs, n)) {

@@ -174,7 +174,7 @@ bool dt_shape_view_strides(int old_rank, const int64_t *old_shape, const int64_t
     return place_run(size, stride, new_shape, new_strides, &left) && left == 0;
 }
 
-/* ---- overlap ------------------------------------------------------------------------------------ */
+/* ---- overlap --------------------------------------------------------------------------------- */
 
 #define TERMS_MAX (2 * DT_RANK_MAX)
 #define SEARCH_STEPS_MAX 4096

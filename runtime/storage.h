@@ -13,8 +13,8 @@
  * I2: data goes from NULL to its block once and stays until the storage dies.
  * I3: a foreign block is released through the graveyard, never by a C thread itself.
  * I4: failure goes from NULL to the error of the first task that failed to write the bytes, before
- *     that task lowers writers, and stays until the storage dies: whoever saw writers == 0 (acquire)
- *     and then failure == NULL has good bytes.
+ *     that task lowers writers, and stays until the storage dies: whoever saw writers == 0
+ * (acquire) and then failure == NULL has good bytes.
  */
 #ifndef DT_RUNTIME_STORAGE_H
 #define DT_RUNTIME_STORAGE_H
@@ -47,12 +47,12 @@ typedef struct dt_storage {
     _Atomic(void *) data;
     size_t bytes;
     uint16_t flags;
-    _Atomic(uint8_t) derived;       /* someone keeps what he made of the bytes, see below */
-    uint8_t graph_owner;            /* controller: whose graph_queue that is, see graph.h */
-    _Atomic(uint32_t) version;      /* raised by every write, for autograd later */
-    struct dt_future *last_write;   /* client lock; owned reference, NULL when known to be ready */
-    _Atomic(struct dt_error *) failure; /* owned; why the bytes are no good, see I4 */
-    struct dt_graph_access *graph_queue; /* controller: who uses the bytes, in program order */
+    _Atomic(uint8_t) derived;     /* someone keeps what he made of the bytes, see below */
+    uint8_t graph_owner;          /* controller: whose graph_queue that is, see graph.h */
+    _Atomic(uint32_t) version;    /* raised by every write, for autograd later */
+    struct dt_future *last_write; /* client lock; owned reference, NULL when known to be ready */
+    _Atomic(struct dt_error *) failure;     /* owned; why the bytes are no good, see I4 */
+    struct dt_graph_access *graph_queue;    /* controller: who uses the bytes, in program order */
     void (*foreign_release)(void *context); /* run from the graveyard */
     void *foreign_context;
     dt_grave grave;
@@ -91,8 +91,8 @@ static inline bool dt_storage_is_external(const dt_storage *s) {
 
 /* Kernels may keep something they made of the bytes (packed weights) for the next call.  Who does
  * sets `derived` first, while he may read the bytes; `drop` is then called, in any thread, whenever
- * the bytes are about to change or to go away: by dt_storage_materialize (a writer starts), when the
- * storage dies, and by whoever hands the bytes to an outsider.  Set once. */
+ * the bytes are about to change or to go away: by dt_storage_materialize (a writer starts), when
+ * the storage dies, and by whoever hands the bytes to an outsider.  Set once. */
 void dt_storage_set_derived_drop(void (*drop)(dt_storage *storage));
 void dt_storage_drop_derived(dt_storage *s);
 static inline void dt_storage_changes(dt_storage *s) {

@@ -17,10 +17,10 @@
 
 typedef struct dt_tensor {
     _Atomic(uint32_t) refs;
-    uint8_t dtype;      /* dt_dtype */
+    uint8_t dtype; /* dt_dtype */
     uint8_t rank;
-    bool contiguous;    /* row-major without gaps */
-    bool wrapped;       /* came from a Python number: takes part in promotion as one */
+    bool contiguous; /* row-major without gaps */
+    bool wrapped;    /* came from a Python number: takes part in promotion as one */
     int64_t numel;
     int64_t offset;
     dt_storage *storage; /* owned reference */

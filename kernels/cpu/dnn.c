@@ -49,6 +49,7 @@ typedef struct omp_saved {
 
 static void one_thread_begin(omp_saved *saved) {
     for (int k = 0; k < 2; k++) {
+        saved->count[k] = 1;
         if (!omps[k].get) continue;
         saved->count[k] = omps[k].get();
         if (saved->count[k] != 1) omps[k].set(1);

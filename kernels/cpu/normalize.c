@@ -184,8 +184,8 @@ static double rows_cost(const dt_call *call) {
     double each = is_double(call) ? (exps ? 6.0 : 1.0) : (exps ? 0.8 : 0.35);
     if (in->dtype != math_of(call)) each += 0.4;
     int64_t n = row_length(call);
-    double rows = n > 0 ? (double)(in->numel / n) : 0;
-    return 60 + rows * 60 + each * (double)in->numel;
+    int64_t rows = n > 0 ? in->numel / n : 0;
+    return 60 + (double)rows * 60 + each * (double)in->numel;
 }
 
 static int rows_parts(const dt_call *call, int threads) {

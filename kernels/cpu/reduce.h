@@ -21,8 +21,8 @@ typedef enum dt__acc { DT__ACC_F32, DT__ACC_F64, DT__ACC_I64, DT__ACC_U8, DT__AC
 /* X(name): an associative combination of mapped elements. */
 #define DT__REDUCERS(X)                                                                            \
     X(sum)                                                                                         \
-    X(prod) X(max) X(min) X(sumsq) X(sumabs) X(maxabs) X(minabs) X(count) X(sumpow) X(sumexp)      \
-        X(sqdiff)
+    X(prod)                                                                                        \
+    X(max) X(min) X(sumsq) X(sumabs) X(maxabs) X(minabs) X(count) X(sumpow) X(sumexp) X(sqdiff)
 
 typedef enum dt__reducer {
 #define X(name) DT__RED_##name,

@@ -93,6 +93,8 @@ static inline ew_case ew_case_new(const dt_kernel *kernel, dt_dtype compute, dt_
     c.call.compute = (uint8_t)compute;
     c.call.operands[0] = dt_tensor_retain(out);
     for (int k = 0; k < nin; k++)
+        /* The analyser does not know that callers pass nin pointers.
+         * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         if (in[k] != NULL) c.call.operands[1 + k] = dt_tensor_retain(in[k]);
     return c;
 }

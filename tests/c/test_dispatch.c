@@ -228,7 +228,7 @@ static void run_program(uint64_t program) {
     uint64_t seed = program;
     for (int s = 0; s < STORAGES; s++) {
         bases[s] = tensor_new(DT_I64, SHAPE(CELLS));
-        for (int k = 0; k < CELLS; k++) cells[s][k] = (uint64_t)(s * 100 + k);
+        for (int k = 0; k < CELLS; k++) cells[s][k] = (uint64_t)s * 100 + (uint64_t)k;
         memcpy(dt_tensor_data(bases[s]), cells[s], sizeof cells[s]);
     }
     for (int k = 0; k < 150; k++) step_of_program(&seed, sums, wanted, &count);

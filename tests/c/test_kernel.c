@@ -13,7 +13,7 @@ static dt_tensor *vector(int64_t n) {
     return t;
 }
 
-/* ---- made-up kernels ------------------------------------------------------------------------------- */
+/* ---- made-up kernels ------------------------------------------------------------------------- */
 
 static int runs, finishes, parts_wanted, fail_at_part;
 static size_t scratch_wanted;
@@ -100,7 +100,7 @@ static dt_status add_run(const dt_call *call, const dt_part *part) {
 
 static const dt_kernel add = {.name = "add", .run = add_run, .cost_ns = no_cost};
 
-/* ---- running ------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 START_TEST(simple_call) {
     dt_memory_stats before = test_memory();
@@ -178,7 +178,7 @@ START_TEST(materialize_takes_every_output) {
 }
 END_TEST
 
-/* ---- building and moving ------------------------------------------------------------------------------- */
+/* ---- building and moving --------------------------------------------------------------------- */
 
 START_TEST(init_is_empty) {
     dt_call call;

@@ -89,7 +89,7 @@ START_TEST(contiguous_strides) {
 }
 END_TEST
 
-/* ---- dims, broadcasting, inference --------------------------------------------------------------- */
+/* ---- dims, broadcasting, inference ----------------------------------------------------------- */
 
 START_TEST(wrap_dim) {
     int d = -9;
@@ -199,7 +199,7 @@ START_TEST(format) {
 }
 END_TEST
 
-/* ---- against enumeration ---------------------------------------------------------------------------- */
+/* ---- against enumeration --------------------------------------------------------------------- */
 
 enum { ADDRESSES_MAX = 4096 };
 

@@ -1,4 +1,5 @@
-/* test_storage.c: memory taken at creation or at the first write, foreign memory, the last release. */
+/* test_storage.c: memory taken at creation or at the first write, foreign memory, the last release.
+ */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -98,7 +99,7 @@ START_TEST(materialize_again_after_a_failure) {
 }
 END_TEST
 
-/* ---- foreign memory ------------------------------------------------------------------------------- */
+/* ---- foreign memory -------------------------------------------------------------------------- */
 
 static int released;
 static void *released_context;
@@ -165,7 +166,7 @@ START_TEST(context_stays_with_the_caller_on_failure) {
 }
 END_TEST
 
-/* ---- last_write ------------------------------------------------------------------------------------ */
+/* ---- last_write ------------------------------------------------------------------------------ */
 
 static struct dt_future *dropped;
 
@@ -236,7 +237,7 @@ START_TEST(derived_is_dropped_before_the_bytes_change) {
 }
 END_TEST
 
-/* ---- threads ------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *retain_and_release(void *context) {
     for (int k = 0; k < 20000; k++) dt_storage_release(dt_storage_retain(context));

@@ -207,7 +207,7 @@ START_TEST(same_shape) {
 }
 END_TEST
 
-/* ---- overlap ---------------------------------------------------------------------------------------- */
+/* ---- overlap --------------------------------------------------------------------------------- */
 
 /* Whether two views of one matrix overlap partially, asked in both directions. */
 static bool overlap(int t_rank, const int64_t *t_shape, const int64_t *t_strides, int64_t t_offset,
@@ -269,7 +269,7 @@ START_TEST(partial_overlap_of_dtypes_and_storages) {
 }
 END_TEST
 
-/* ---- threads and failures ------------------------------------------------------------------------------- */
+/* ---- threads and failures -------------------------------------------------------------------- */
 
 static void *release_elsewhere(void *context) {
     dt_tensor **tensors = context;

@@ -71,9 +71,7 @@ def methods(names: str, **options: Any) -> list[Case]:
 
 
 def inplace_unary(names: str, **options: Any) -> list[Case]:
-    return [
-        Case(n, lambda L, x, n=n: getattr(x.clone(), n)(), **options) for n in names.split()
-    ]
+    return [Case(n, lambda L, x, n=n: getattr(x.clone(), n)(), **options) for n in names.split()]
 
 
 def case(name: str, fn: Callable[..., Any], **options: Any) -> Case:

@@ -190,8 +190,8 @@
 #define EW_LIST_RAW(name) EW_ENTRIES_RAW(name)
 
 #define EW_EMIT(tile, types, name, OUT, ...)                                                       \
-    EW_##types(tile, name, OUT, __VA_ARGS__)                                                       \
-    extern const dt_ew_tile EW_TABLE(name)[DT_DTYPE_COUNT];                                        \
+    EW_##types(tile, name, OUT,                                                                    \
+               __VA_ARGS__) extern const dt_ew_tile EW_TABLE(name)[DT_DTYPE_COUNT];                \
     const dt_ew_tile EW_TABLE(name)[DT_DTYPE_COUNT] = {EW_LIST_##types(name)};
 
 #define EW_ON(...) EW_EMIT(__VA_ARGS__)

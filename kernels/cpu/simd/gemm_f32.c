@@ -1,6 +1,5 @@
 /* Tiles, dot products and packing of matrix products of float. */
 #define GT_TYPE float
-#define GT_INDEX int32_t
 #define GT_VEC gv_f32
 #define GT_LANES GV_F32_LANES
 #define GT(name) gv_f32_##name

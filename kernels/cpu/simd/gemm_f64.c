@@ -1,6 +1,5 @@
 /* Tiles, dot products and packing of matrix products of double. */
 #define GT_TYPE double
-#define GT_INDEX int64_t
 #define GT_VEC gv_f64
 #define GT_LANES GV_F64_LANES
 #define GT(name) gv_f64_##name
