@@ -72,7 +72,8 @@ dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
     dt_sched *sched;
     dt_future *future = NULL;
     dt_status status = dt_runtime_get(&sched);
-    if (status == DT_OK) status = ensure_room(sched);
+    /* A drain must be possible when the queue is full, of all times. */
+    if (status == DT_OK && !task->after_all) status = ensure_room(sched);
     if (status == DT_OK) status = dt_future_new(&future);
     if (status != DT_OK) {
         dt_task_free(task);
@@ -113,6 +114,15 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) {
     if (status == DT_OK && readers && previous) set_last_write(s, previous);
     dt_future_release(previous);
     return status;
+}
+
+dt_status dt_runtime_fence(dt_future **out) {
+    *out = NULL;
+    if (!dt_runtime_started() || dt_sched_in_flight(dt_runtime()) == 0) return DT_OK;
+    dt_task *task;
+    DT_TRY(dt_task_new(DT_TASK_FENCE, 0, 0, &task));
+    task->after_all = true;
+    return dt_runtime_submit(task, out);
 }
 
 /* ---- lanes ---------------------------------------------------------------------------------- */

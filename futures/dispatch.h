@@ -24,7 +24,6 @@
 /* Runs one op. On DT_OK call->outs are owned by the caller; on an error nothing is left behind. */
 dt_status dt_dispatch(dt_op_call *call) DT_MUST_CHECK;
 
-
 /* Where the bytes of t stand.
  * READY: no task writes them; FAILED: the last writer failed; PENDING: *future is what to wait for
  * (borrowed; may be NULL otherwise). Drops last_write when it has completed well. */
@@ -47,6 +46,10 @@ dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) DT_MUST_CHECK
 /* A future that completes when everything submitted so far that touches t (readers too when
  * `readers`) has ended; NULL in *out when there is nothing to wait for. */
 dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) DT_MUST_CHECK;
+
+/* A future that completes when everything submitted so far, by any thread, has ended, well or not;
+ * NULL in *out when nothing is in flight. */
+dt_status dt_runtime_fence(dt_future **out) DT_MUST_CHECK;
 
 /* Copy of src into dst (cast, broadcast already applied: same shapes). */
 dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) DT_MUST_CHECK;

@@ -123,6 +123,7 @@ static void wake_waiters(dt_waiter *newest) {
 void dt_future_complete(dt_future *f, dt_error *error) {
     DT_ASSERT(own_state(f) == DT_FUTURE_PENDING);
     f->error = dt_error_retain(error);
+    dt_error_arm(error); /* before anybody can see it, or let go of it */
     uint32_t state = DT_FUTURE_READY;
     if (error != NULL)
         state = dt_error_status(error) == DT_E_CANCELLED ? DT_FUTURE_CANCELLED : DT_FUTURE_FAILED;

@@ -40,8 +40,8 @@ void dt_future_release(dt_future *future); /* NULL passes through; any thread */
 
 dt_future_state dt_future_get_state(const dt_future *future); /* acquire */
 
-/* Completes: READY when error is NULL, CANCELLED for DT_E_CANCELLED, else FAILED. Retains error.
- * Wakes the waiters. */
+/* Completes: READY when error is NULL, CANCELLED for DT_E_CANCELLED, else FAILED. Retains error,
+ * and arms it: a failure wants to be seen (status.h). Wakes the waiters. */
 void dt_future_complete(dt_future *future, dt_error *error);
 
 /* False when the future is complete already (the waiter was not added, wake() is not called). */

@@ -8,12 +8,14 @@
  * I1: a message is formatted into a scratch buffer first: dt_fail's arguments may point into the
  *     current text (an outer layer that prefixes an inner error).
  * I2: refs of no_memory_error is never read or written.
+ * I3: a captured error's fate only gains bits; with SEEN the last release frees it.
  */
 #include "runtime/status.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,10 +25,14 @@
 
 #define TEXT_MAX 2048
 
+enum fate { ARMED = 1, SEEN = 2 };
+
 struct dt_error {
     _Atomic(uint32_t) refs;
+    _Atomic(uint32_t) fate; /* bits of enum fate */
     dt_status status;
     int errnum;
+    dt_grave grave;  /* the unseen hook's */
     uint32_t length; /* of message, without its terminator */
     char message[];
 };
@@ -34,7 +40,9 @@ struct dt_error {
 static struct {
     struct dt_error error;
     char message[16];
-} no_memory_error = {{1, DT_E_NO_MEMORY, 0, 13, {}}, "out of memory"};
+} no_memory_error = {{.refs = 1, .status = DT_E_NO_MEMORY, .length = 13}, "out of memory"};
+
+static _Atomic(uintptr_t) unseen_hook; /* void (*)(dt_error *), or 0 */
 
 static _Thread_local char current_text[TEXT_MAX];
 static _Thread_local int current_errno;
@@ -115,8 +123,10 @@ dt_error *dt_error_capture(dt_status status) {
     dt_error *error = dt_alloc(sizeof(dt_error) + length + 1);
     if (error == NULL) return &no_memory_error.error;
     atomic_init(&error->refs, 1);
+    atomic_init(&error->fate, 0);
     error->status = status;
     error->errnum = current_errno;
+    error->grave = (dt_grave){NULL, NULL};
     error->length = (uint32_t)length;
     memcpy(error->message, current_text, length + 1);
     return error;
@@ -130,8 +140,43 @@ dt_error *dt_error_retain(dt_error *error) {
 
 void dt_error_release(dt_error *error) {
     if (error == NULL || error == &no_memory_error.error) return;
-    if (atomic_fetch_sub_explicit(&error->refs, 1, memory_order_acq_rel) == 1)
-        dt_free(error, sizeof(dt_error) + error->length + 1);
+    if (atomic_fetch_sub_explicit(&error->refs, 1, memory_order_acq_rel) != 1) return;
+    if (DT_UNLIKELY(atomic_load_explicit(&error->fate, memory_order_relaxed) == ARMED)) {
+        void (*hook)(dt_error *) =
+            (void (*)(dt_error *))atomic_load_explicit(&unseen_hook, memory_order_acquire);
+        if (hook != NULL) {
+            dt_error_mark_seen(error); /* I3: the next last release frees it */
+            atomic_store_explicit(&error->refs, 1, memory_order_relaxed);
+            hook(error);
+            return;
+        }
+    }
+    dt_free(error, sizeof(dt_error) + error->length + 1);
+}
+
+void dt_error_arm(dt_error *error) {
+    if (error == NULL || error == &no_memory_error.error) return;
+    if (error->status == DT_E_CANCELLED || error->status == DT_E_SHUTDOWN) return;
+    /* Looked at first: a failure is armed again for each dependent that fails with it. */
+    if ((atomic_load_explicit(&error->fate, memory_order_relaxed) & ARMED) == 0)
+        atomic_fetch_or_explicit(&error->fate, ARMED, memory_order_relaxed);
+}
+
+void dt_error_mark_seen(const dt_error *error) {
+    /* No error is a const object: const is for what callers can read of it. */
+    _Atomic(uint32_t) *fate = &((dt_error *)error)->fate;
+    if ((atomic_load_explicit(fate, memory_order_relaxed) & SEEN) == 0)
+        atomic_fetch_or_explicit(fate, SEEN, memory_order_relaxed);
+}
+
+void dt_error_set_unseen_hook(void (*hook)(dt_error *error)) {
+    atomic_store_explicit(&unseen_hook, (uintptr_t)hook, memory_order_release);
+}
+
+dt_grave *dt_error_grave(dt_error *error) { return &error->grave; }
+
+dt_error *dt_error_of_grave(dt_grave *grave) {
+    return (dt_error *)((char *)grave - offsetof(dt_error, grave));
 }
 
 dt_status dt_error_status(const dt_error *error) { return error->status; }
@@ -144,6 +189,7 @@ const char *dt_error_message(const dt_error *error) {
 
 dt_status dt_error_restore(const dt_error *error) {
     const char *message = dt_error_message(error);
+    dt_error_mark_seen(error);
     memcpy(current_text, message, strlen(message) + 1);
     current_errno = error->errnum;
     return error->status;

@@ -6,10 +6,14 @@
  * task) is captured into a reference-counted dt_error.
  *
  * I1: a negative status always has a text in dt_error_text() of the thread that returned it.
- * I2: a captured dt_error is immutable.
+ * I2: a captured dt_error is immutable, but for who has come to know of it.
+ * I3: a failure that was armed and that nobody saw goes to the unseen hook once, with its last
+ *     reference.
  */
 #ifndef DT_RUNTIME_STATUS_H
 #define DT_RUNTIME_STATUS_H
+
+#include "runtime/graveyard.h"
 
 typedef enum dt_status {
     DT_OK = 0,
@@ -70,7 +74,20 @@ dt_status dt_error_status(const dt_error *error);
 int dt_error_captured_errno(const dt_error *error);
 const char *dt_error_message(const dt_error *error);
 
-/* Makes a captured error this thread's current one, and returns its status. */
+/* Makes a captured error this thread's current one, and returns its status. Counts as seen. */
 dt_status dt_error_restore(const dt_error *error);
+
+/* Failures that nobody observes.  Arming says that somebody ought to see the error (whatever is
+ * cancelled or shut down is not worth that, nor is the static out-of-memory object); seeing it ends
+ * that for good, also before it is armed. */
+void dt_error_arm(dt_error *error); /* any thread; NULL passes through */
+void dt_error_mark_seen(const dt_error *error);
+
+/* Called (any thread, must not block nor take the GIL) when the last reference to an armed, unseen
+ * error is dropped.  The hook gets that reference: it posts the grave, and whoever buries it
+ * releases the error, which is then freed. NULL: such errors are freed in silence. */
+void dt_error_set_unseen_hook(void (*hook)(dt_error *error));
+dt_grave *dt_error_grave(dt_error *error);
+dt_error *dt_error_of_grave(dt_grave *grave);
 
 #endif

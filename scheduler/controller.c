@@ -15,7 +15,9 @@
  *     so when its end is taken it is among the submissions that have been taken, if not linked yet.
  * I2: a task is retired once, after its end; only retiring frees tasks.
  * I3: callbacks of clients (on_end) see no state of the controller and run from end_here alone.
- * I4: the controller never sleeps while it could hand something over: what it keeps back is more
+ * I4: a fence with after_all has ended when, and only when, every task submitted before it has been
+ *     retired.  A task counts for the first such fence behind it alone, since they end in order.
+ * I5: the controller never sleeps while it could hand something over: what it keeps back is more
  *     than the workers' queue holds, and workers notify before that runs dry.
  */
 #include "scheduler/controller.h"
@@ -64,6 +66,30 @@ static void push_now(dt_controller *c, dt_task *task) {
     c->now_last = task;
 }
 
+/* ---- fences after all ------------------------------------------------------------------------ */
+
+static void start_fences(dt_controller *c) {
+    while (c->fences_first != NULL && c->fences_first->open == 0) {
+        dt_task *fence = c->fences_first;
+        c->fences_first = fence->next;
+        if (c->fences_first == NULL) c->fences_last = NULL;
+        push_now(c, fence);
+    }
+}
+
+static void link_fence(dt_controller *c, dt_task *fence) {
+    fence->open = c->open;
+    c->open = 0;
+    fence->next = NULL;
+    if (c->fences_last != NULL) {
+        c->fences_last->next = fence;
+    } else {
+        c->fences_first = fence;
+    }
+    c->fences_last = fence;
+    start_fences(c);
+}
+
 /* ---- retire --------------------------------------------------------------------------------- */
 
 /* Of dt__graph_unlink: the last blocker of a task is gone. */
@@ -85,8 +111,24 @@ static void release_room(dt_sched *s) {
     pthread_mutex_unlock(&s->room_lock);
 }
 
+/* One task fewer before the fences: starts those with nothing left before them. */
+static void count_retired(dt_controller *c, const dt_task *task) {
+    if (task->after_all) return;
+    if (c->fences_first == NULL || task->seq > c->fences_last->seq) {
+        c->open--;
+        DT_ASSERT(c->open >= 0);
+        return;
+    }
+    dt_task *fence = c->fences_first; /* nearly always the one: old tasks end first */
+    while (fence->seq < task->seq) fence = fence->next;
+    fence->open--;
+    DT_ASSERT(fence->open >= 0);
+    start_fences(c);
+}
+
 static void retire(dt_sched *s, dt_task *task) {
     count(&s->stat_ended, 1);
+    count_retired(&s->controller, task);
     if (task->error != NULL) count(&s->stat_failed, 1);
     if (task->waited_for)
         atomic_fetch_sub_explicit(dt__pool_waited_for(s->pool), 1, memory_order_relaxed);
@@ -121,6 +163,7 @@ static void on_io_ended(void *context, dt_task *task) { end_here(context, task);
 static void link_task(dt_sched *s, dt_task *task) {
     if (!task->direct) set_state(task, DT_TASK_LINKED);
     task->linked = true;
+    if (!task->after_all) s->controller.open++;
     dt_status status = dt__graph_link(task, s->owner);
     if (task->direct) {
         DT_ASSERT(status == DT_OK);
@@ -131,6 +174,8 @@ static void link_task(dt_sched *s, dt_task *task) {
     } else if (task->blockers > 0) {
         if (dt__run_join(task, others_wait(s), dt__pool_waited_for(s->pool)))
             count(&s->stat_chained, 1);
+    } else if (task->after_all) {
+        link_fence(&s->controller, task);
     } else if (task->kind == DT_TASK_COMPUTE) {
         dt__ready_push_last(&s->controller.ready, task);
     } else {

@@ -24,6 +24,8 @@ typedef struct dt_controller {
     dt_ready ready;                         /* compute tasks */
     dt_task *now_first, *now_last;          /* tasks of other kinds that can start at once */
     dt_task *timers;                        /* heap by deadline */
+    dt_task *fences_first, *fences_last;    /* with after_all, in program order */
+    int64_t open; /* other tasks linked behind the last such fence and not retired */
     bool stopping;
     dt_task *batch_first, *batch_last; /* runs to hand over at the end of this round */
     int batch_count;

@@ -140,6 +140,8 @@ static void estimate_cost(dt_task *task) {
 void dt_sched_submit(dt_sched *s, dt_task *task) {
     DT_ASSERT(atomic_load_explicit(&task->state, memory_order_relaxed) == DT_TASK_NEW);
     DT_ASSERT(task->kind != DT_TASK_COMPUTE || task->call.kernel != NULL);
+    DT_ASSERT(!task->after_all ||
+              (task->kind == DT_TASK_FENCE && task->call.nout + task->call.nin == 0));
     estimate_cost(task);
     task->seq = ++s->seq;
     task->time_submit_ns = dt_clock_ns();

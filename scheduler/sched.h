@@ -46,7 +46,7 @@ typedef enum dt_task_kind {
     DT_TASK_READ,    /* io: file bytes -> operand 0 (an output, contiguous) */
     DT_TASK_WRITE,   /* io: operand 0 (an input, contiguous) -> file */
     DT_TASK_FENCE, /* nothing to run: ends when what it reads is ready; as an output, when all that
-                      use it have ended (the bytes are not written) */
+                      use it have ended (the bytes are not written); see after_all too */
     DT_TASK_TIMER, /* io.delay_ns after submission */
 } dt_task_kind;
 
@@ -90,6 +90,7 @@ struct dt_task {
     uint8_t priority;
     bool direct;            /* went straight to a worker (see dt_sched_submit) */
     bool linked;            /* controller: in the graph */
+    bool after_all;         /* a fence without operands that ends when all earlier tasks have */
     _Atomic(uint8_t) state; /* dt_task_state */
     uint64_t seq;           /* program order; set by submit */
     dt_call call;           /* operands (retained): reads and writes follow from it */
@@ -116,6 +117,8 @@ struct dt_task {
     struct dt_graph_access *accesses;
     struct dt_run *run;
     bool waited_for; /* others wait for this task, which is not the last of its run */
+    int64_t open;    /* after_all: tasks between the fence of this sort before it and it, not
+                        retired yet */
     dt_task *heap_child, *heap_sibling; /* ready and timer heaps */
     uint64_t heap_key;
     size_t block_bytes; /* of the memory block that this task is */

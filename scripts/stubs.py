@@ -53,6 +53,7 @@ from ._async import drain as drain
 from ._async import gather as gather
 from ._config import config as config
 from ._config import show_config as show_config
+from ._deadline import deadline as deadline
 from ._grad import enable_grad as enable_grad
 from ._grad import inference_mode as inference_mode
 from ._grad import is_grad_enabled as is_grad_enabled

@@ -12,6 +12,7 @@ from typing import Any as _Any
 from . import _C, _creation, _functions, _tensor, _torch, linalg, nn, return_types
 from ._async import drain, gather
 from ._config import config, show_config
+from ._deadline import deadline
 from ._grad import (
     enable_grad,
     inference_mode,
@@ -64,6 +65,7 @@ __all__ = [
     "Size",
     "Tensor",
     "config",
+    "deadline",
     "drain",
     "e",
     "enable_grad",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any
 
 from . import _C, _functions
-
-DRAIN_PAUSE_S_MAX = 0.02
+from ._deadline import deadline
 
 
 def gather(*args: Any, **kwargs: Any) -> Any:
@@ -23,26 +20,21 @@ def gather(*args: Any, **kwargs: Any) -> Any:
     return _C._gather(*args)
 
 
-async def drain(timeout: float | None = None) -> None:
-    """Waits until everything that was submitted has ended, whoever submitted it.
+async def drain(timeout: float | None = None) -> bool:
+    """Waits until everything submitted before the call has ended, well or not, whoever did it.
 
-    It looks at the runtime's counters from time to time; to wait for tensors, await them.
+    What is submitted meanwhile is not waited for; errors stay with their tensors.
 
-    Raises:
-        TimeoutError: after ``timeout`` seconds.
+    Returns:
+        True, or False when some of it has not ended after ``timeout`` seconds (None: no limit).
     """
-    end = None if timeout is None else time.monotonic() + timeout
-    pause = 0.0
-    while _in_flight() > 0:
-        if end is not None:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"drain(): {_in_flight()} tasks left after {timeout} seconds")
-            pause = min(pause, left)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause + 0.0005, DRAIN_PAUSE_S_MAX)
-
-
-def _in_flight() -> int:
-    stats: dict[str, int] = _C._sched_stats()
-    return stats["submitted"] - stats["ended"]
+    ended = _C._drain()
+    if timeout is None or ended.done():
+        await ended
+        return True
+    try:
+        async with deadline(timeout):
+            await ended
+    except TimeoutError:
+        return bool(ended.done())
+    return True

@@ -523,7 +523,6 @@ static PyMethodDef functions[] = {
 
 int dt_py_await_init(PyObject *module) {
     if (dt__names_init() < 0) return -1;
-    dt_storage_set_future_release(dt_future_release);
     dt_state->await_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &iterator_spec, NULL);
     if (dt_state->await_type == NULL) return -1;
     gather_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &gather_spec, NULL);

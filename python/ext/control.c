@@ -42,9 +42,9 @@ static PyObject *set_num_threads(PyObject *module, PyObject *object) {
                      DT_THREADS_MAX, (long long)n);
         return NULL;
     }
-    dt_sched *sched = dt_runtime();
-    if (sched == NULL) return dt_py_raise(DT_E_RUNTIME);
-    dt_status status;
+    dt_sched *sched;
+    dt_status status = dt_runtime_get(&sched);
+    if (status != DT_OK) return dt_py_raise(status);
     Py_BEGIN_ALLOW_THREADS; /* threads that stop may have to finish a part first */
     status = dt_sched_set_threads(sched, (int)n);
     Py_END_ALLOW_THREADS;
@@ -151,8 +151,9 @@ static PyObject *memory_limit(PyObject *module, PyObject *object) {
 
 static PyObject *config(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
-    dt_sched *sched = dt_runtime(); /* the backend is only known once it runs */
-    if (sched == NULL) return dt_py_raise(DT_E_RUNTIME);
+    dt_sched *sched; /* the backend is only known once it runs */
+    dt_status status = dt_runtime_get(&sched);
+    if (status != DT_OK) return dt_py_raise(status);
     const dt_device_ops *cpu = dt_device_cpu();
     return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:i}", "version", DT_VERSION, "cpu",
                          cpu->describe != NULL ? cpu->describe() : "unknown", "io",

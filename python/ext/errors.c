@@ -3,9 +3,15 @@
  * The core has a status and a text; the class follows from the status by one table.  An OSError
  * also takes the errno, by which Python picks the subclass (FileNotFoundError, ...).
  *
+ * A failure that nobody awaited or read is logged once, when the last that knew of it is gone: by
+ * way of the graveyard, since that may be in a C thread, or in the middle of a deallocation.
+ *
  * I1: dt_py_raise leaves an exception set, whatever happens inside it.
+ * I2: nothing is logged once the interpreter shuts down.
  */
 #include "python/ext/core.h"
+
+#include "runtime/graveyard.h"
 
 /* The class for a status, borrowed. */
 static PyObject *class_of(dt_status status) {
@@ -69,7 +75,64 @@ PyObject *dt_py_raise(dt_status status) {
 }
 
 PyObject *dt_py_error_object(const dt_error *error) {
+    dt_error_mark_seen(error);
     return make(dt_error_status(error), dt_error_captured_errno(error), dt_error_message(error));
+}
+
+/* ---- failures that nobody saw ---------------------------------------------------------------- */
+
+/* Logs one; no exception is left behind. */
+static void log_unseen(const dt_error *error) {
+    PyObject *logging = PyImport_ImportModule("logging");
+    PyObject *logger =
+        logging != NULL ? PyObject_CallMethod(logging, "getLogger", "s", "dtorch") : NULL;
+    const char *message = dt_error_message(error);
+    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    PyObject *name = PyType_GetName((PyTypeObject *)class_of(dt_error_status(error)));
+    PyObject *done = NULL;
+    if (logger != NULL && text != NULL && name != NULL)
+        done = PyObject_CallMethod(logger, "error", "sOO",
+                                   "An operation failed, and its result was never awaited or read: "
+                                   "%s: %s",
+                                   name, text);
+    if (done == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+            PyErr_Clear();
+            PyErr_SetInterrupt(); /* Ctrl-C belongs to whatever runs next, not to the log */
+        } else {
+            PyErr_WriteUnraisable(logger);
+        }
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(name);
+    Py_XDECREF(text);
+    Py_XDECREF(logger);
+    Py_XDECREF(logging);
+}
+
+static bool logs; /* GIL; false once the interpreter shuts down */
+
+static void bury_unseen(dt_grave *grave) {
+    dt_error *error = dt_error_of_grave(grave);
+    if (logs) {
+        PyObject *type, *value, *traceback; /* of whoever happens to empty the graveyard */
+        PyErr_Fetch(&type, &value, &traceback);
+        log_unseen(error);
+        PyErr_Restore(type, value, traceback);
+    }
+    dt_error_release(error);
+}
+
+/* Any thread. */
+static void on_unseen(dt_error *error) {
+    dt_grave *grave = dt_error_grave(error);
+    grave->bury = bury_unseen;
+    dt_graveyard_post(grave);
+}
+
+void dt_py_errors_fall_silent(void) {
+    logs = false;
+    dt_error_set_unseen_hook(NULL);
 }
 
 static PyObject *new_class(PyObject *module, const char *name, const char *doc, PyObject *bases) {
@@ -107,5 +170,7 @@ int dt_py_errors_init(PyObject *module) {
         state->placement_error == NULL || state->blocking_warning == NULL ||
         state->cancelled_error == NULL)
         return -1;
+    logs = true;
+    dt_error_set_unseen_hook(on_unseen);
     return 0;
 }

@@ -20,34 +20,33 @@
 #include "runtime/tensor.h"
 
 typedef struct dt_py_tensor {
-    PyObject_HEAD
-    dt_tensor *t;          /* owned; replaced by ops that change metadata in place */
+    PyObject_HEAD dt_tensor *t; /* owned; replaced by ops that change metadata in place */
     PyObject *weakrefs;
-    PyObject *grad;        /* NULL: None. Room for autograd: */
+    PyObject *grad; /* NULL: None. Room for autograd: */
     PyObject *grad_fn;
-    PyObject *base;        /* the tensor that this one is a view of, NULL */
-    PyObject *dict;        /* attributes that users set, NULL until the first one */
+    PyObject *base; /* the tensor that this one is a view of, NULL */
+    PyObject *dict; /* attributes that users set, NULL until the first one */
     bool requires_grad;
     bool is_leaf;
 } dt_py_tensor;
 
 typedef struct dt_module_state {
     PyTypeObject *tensor_type;
-    PyTypeObject *op_function_type;  /* opfunc.c: a vectorcall object for a registry row */
-    PyTypeObject *buffer_type;       /* buffer.c: a tensor's bytes by the buffer protocol */
-    PyTypeObject *size_type;         /* dtorch.Size, set by the package */
-    PyTypeObject *await_type;        /* await.c: what Tensor.__await__ returns */
-    PyTypeObject *future_type;       /* future.c: TensorFuture */
-    PyTypeObject *bridge_type;       /* bridge.c: one asyncio loop's completion queue */
-    PyObject *out_of_memory_error;   /* dtorch.OutOfMemoryError(MemoryError? RuntimeError) */
+    PyTypeObject *op_function_type; /* opfunc.c: a vectorcall object for a registry row */
+    PyTypeObject *buffer_type;      /* buffer.c: a tensor's bytes by the buffer protocol */
+    PyTypeObject *size_type;        /* dtorch.Size, set by the package */
+    PyTypeObject *await_type;       /* await.c: what Tensor.__await__ returns */
+    PyTypeObject *future_type;      /* future.c: TensorFuture */
+    PyTypeObject *bridge_type;      /* bridge.c: one asyncio loop's completion queue */
+    PyObject *out_of_memory_error;  /* dtorch.OutOfMemoryError(MemoryError? RuntimeError) */
     PyObject *queue_full_error;
     PyObject *placement_error;
-    PyObject *blocking_warning;      /* dtorch.BlockingWarning */
+    PyObject *blocking_warning;       /* dtorch.BlockingWarning */
     PyObject *dtypes[DT_DTYPE_COUNT]; /* torch's (or stand-ins), filled when first asked */
-    PyObject *bridges;               /* WeakKeyDictionary: loop -> bridge */
-    PyObject *get_running_loop;      /* asyncio.events._get_running_loop */
-    PyObject *cancelled_error;       /* asyncio.CancelledError */
-    PyObject *python_module;         /* the package dtorch, for helpers written in Python */
+    PyObject *bridges;                /* WeakKeyDictionary: loop -> bridge */
+    PyObject *get_running_loop;       /* asyncio.events._get_running_loop */
+    PyObject *cancelled_error;        /* asyncio.CancelledError */
+    PyObject *python_module;          /* the package dtorch, for helpers written in Python */
 } dt_module_state;
 
 extern dt_module_state *dt_state;
@@ -61,22 +60,25 @@ PyObject *dt_py_tensor_wrap(dt_tensor *t);
 
 /* errors.c: turns a status (with this thread's error text) into the Python exception; NULL. */
 PyObject *dt_py_raise(dt_status status);
-/* A new exception object for a captured error (each awaiter gets its own); NULL with one set. */
+/* A new exception object for a captured error (each awaiter gets its own); NULL with one set. The
+ * error counts as seen. */
 PyObject *dt_py_error_object(const dt_error *error);
+/* From here on failures that nobody saw are forgotten in silence: the interpreter shuts down. */
+void dt_py_errors_fall_silent(void);
 
 /* wait.c: blocks until `future` is complete (NULL: returns at once), without the GIL,
  * interruptible by signals; warns or raises under a running loop as the blocking policy says,
- * naming `what` ("Tensor.item()"). Returns 0, or -1 with an exception: KeyboardInterrupt, the policy's
- * error; a failed future is NOT raised here. timeout_s < 0: for ever; 1 on timeout. */
+ * naming `what` ("Tensor.item()"). Returns 0, or -1 with an exception: KeyboardInterrupt, the
+ * policy's error; a failed future is NOT raised here. timeout_s < 0: for ever; 1 on timeout. */
 int dt_py_wait(dt_future *future, double timeout_s, const char *what);
 /* Waits until t's bytes are final, and raises its failure. 0 or -1. */
 int dt_py_tensor_wait(dt_tensor *t, const char *what);
 
 /* await.c */
-PyObject *dt_py_tensor_await(PyObject *self);   /* am_await slot of Tensor */
+PyObject *dt_py_tensor_await(PyObject *self); /* am_await slot of Tensor */
 PyObject *dt_py_to_torch_async(PyObject *self, PyObject *ignored);
 PyObject *dt_py_gather(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-int dt_py_await_init(PyObject *module);         /* adds types and functions; each file has one */
+int dt_py_await_init(PyObject *module); /* adds types and functions; each file has one */
 int dt_py_future_init(PyObject *module);
 int dt_py_bridge_init(PyObject *module);
 int dt_py_wait_init(PyObject *module);
@@ -92,8 +94,8 @@ int dt_py_dtype_init(PyObject *module);
 PyObject *dt_py_tensor_to_torch_ready(dt_tensor *t);
 
 /* dtype.c */
-PyObject *dt_py_dtype_object(dt_dtype dtype);                  /* new reference */
-int dt_py_dtype_from_object(PyObject *object, dt_dtype *out);  /* 0, or -1 with TypeError */
+PyObject *dt_py_dtype_object(dt_dtype dtype);                 /* new reference */
+int dt_py_dtype_from_object(PyObject *object, dt_dtype *out); /* 0, or -1 with TypeError */
 /* 1 yes, 0 not a number, -1 error. */
 int dt_py_scalar_from_object(PyObject *number, dt_scalar *out);
 PyObject *dt_py_scalar_object(dt_scalar value, dt_dtype dtype); /* bool, int or float */

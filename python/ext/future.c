@@ -406,6 +406,24 @@ PyObject *dt_py_to_torch_async(PyObject *self, PyObject *ignored) {
     return dt__future_new(futures, 1, snapshot, NULL);
 }
 
+/* ---- dtorch.drain ---------------------------------------------------------------------------- */
+
+static PyObject *drain_future(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    dt_graveyard_drain();
+    dt_future *fence;
+    dt_status status = dt_runtime_fence(&fence);
+    if (status != DT_OK) return dt_py_raise(status);
+    if (fence == NULL) return dt__future_new(NULL, 0, NULL, Py_NewRef(Py_True));
+    dt_future **futures = PyMem_New(dt_future *, 1);
+    if (futures == NULL) {
+        dt_future_release(fence);
+        return PyErr_NoMemory();
+    }
+    futures[0] = fence;
+    return dt__future_new(futures, 1, NULL, Py_NewRef(Py_True));
+}
+
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
 #define METHOD_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
@@ -439,6 +457,13 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMethodDef functions[] = {
+    {"_drain", drain_future, METH_NOARGS,
+     "_drain() -> TensorFuture\n\n"
+     "True once everything that was submitted before the call has ended."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(tensor_future, weakrefs), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -466,6 +491,6 @@ static PyType_Spec spec = {
 int dt_py_future_init(PyObject *module) {
     if (dt__names_init() < 0) return -1;
     dt_state->future_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (dt_state->future_type == NULL) return -1;
+    if (dt_state->future_type == NULL || PyModule_AddFunctions(module, functions) < 0) return -1;
     return PyModule_AddObjectRef(module, "TensorFuture", (PyObject *)dt_state->future_type);
 }

@@ -29,6 +29,7 @@ static void notify(void) { (void)Py_AddPendingCall(drain, NULL); }
 
 static PyObject *function_shutdown(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
+    dt_py_errors_fall_silent();
     Py_BEGIN_ALLOW_THREADS;
     dt_runtime_shutdown();
     Py_END_ALLOW_THREADS;

@@ -65,6 +65,145 @@ START_TEST(fence_ends_after_what_it_reads) {
 }
 END_TEST
 
+/* ---- fences after everything before them ----------------------------------------------------- */
+
+/* `before`: how many tasks have ended when it ends. */
+typedef struct mark {
+    fake_ends own;
+    uint32_t before;
+} mark;
+
+static void on_mark(dt_task *task) {
+    mark *m = task->user;
+    m->before = atomic_load(&ends.count);
+    fake_on_end(task); /* own is first */
+}
+
+static void submit_mark(dt_sched *s, mark *m) {
+    dt_task *task = bare_task(DT_TASK_FENCE, NULL, &m->own);
+    task->after_all = true;
+    task->user = m;
+    task->on_end = on_mark;
+    dt_sched_submit(s, task);
+}
+
+static void submit_busy(dt_sched *s, dt_tensor *t, int64_t busy_ns) {
+    dt_task *task = fake_task(&ends, t, NULL, 0, NULL, 0, 1);
+    task->call.params.i[FAKE_BUSY_NS] = busy_ns;
+    dt_sched_submit(s, task);
+}
+
+START_TEST(fence_after_all_of_nothing_ends_at_once) {
+    dt_sched *s = start(1, _i);
+    mark m = {0};
+    submit_mark(s, &m);
+    submit_mark(s, &m);
+    fake_await(&m.own, 2);
+    fake_drain(s);
+    stop(s);
+}
+END_TEST
+
+/* Tasks that end out of order: a timer, a chain, independent ones; fences between and after. */
+START_TEST(fence_after_all_waits_for_everything_before_and_nothing_behind) {
+    dt_sched *s = start(2, _i);
+    mark m[4] = {0};
+    dt_tensor *t[4];
+    for (int k = 0; k < 4; k++) t[k] = fake_tensor(8);
+    dt_task *timer = bare_task(DT_TASK_TIMER, NULL, &ends);
+    timer->io.delay_ns = 60000000;
+    dt_sched_submit(s, timer);
+    submit_busy(s, t[0], 1000000);
+    submit_busy(s, t[0], 1000000);
+    submit_mark(s, &m[0]); /* behind 3 */
+    submit_mark(s, &m[1]); /* nothing between the two */
+    for (int k = 1; k < 4; k++) submit_busy(s, t[k], 1000000);
+    submit_mark(s, &m[2]); /* behind 6 */
+    timer = bare_task(DT_TASK_TIMER, NULL, &ends);
+    timer->io.delay_ns = 800000000;
+    dt_sched_submit(s, timer);
+    submit_mark(s, &m[3]); /* behind all 7 */
+    for (int k = 0; k < 3; k++) fake_await(&m[k].own, 1);
+    ck_assert_int_ge(m[0].before, 3);
+    ck_assert_int_ge(m[1].before, 3);
+    ck_assert_int_eq(m[2].before, 6);
+    ck_assert_int_eq(m[3].own.count, 0);
+    fake_await(&m[3].own, 1);
+    ck_assert_int_eq(m[3].before, 7);
+    for (int k = 0; k < 4; k++) dt_tensor_release(t[k]);
+    fake_drain(s);
+    stop(s);
+}
+END_TEST
+
+/* A failed task has ended too, and the fence itself does not fail. */
+START_TEST(fence_after_all_does_not_mind_failures) {
+    dt_sched *s = start(2, _i);
+    mark m = {0};
+    dt_tensor *t = fake_tensor(8);
+    dt_task *task = fake_task(&ends, t, NULL, 0, NULL, 0, 7);
+    task->call.params.i[FAKE_FAIL] = DT_E_INDEX;
+    task->call.params.i[FAKE_BUSY_NS] = 5000000;
+    dt_sched_submit(s, task);
+    submit_mark(s, &m);
+    fake_await(&m.own, 1);
+    ck_assert_int_eq(m.before, 1);
+    ck_assert_int_eq(m.own.failed, 0);
+    dt_tensor_release(t);
+    fake_drain(s);
+    stop(s);
+}
+END_TEST
+
+/* Against a count of our own: any mix of tasks, direct ones among them, and fences. */
+START_TEST(many_fences_after_all_among_many_tasks) {
+    enum { TASKS = 600 };
+    dt_sched *s = start(3, _i);
+    static mark m[TASKS];
+    memset(m, 0, sizeof m);
+    dt_tensor *t[5];
+    for (int k = 0; k < 5; k++) t[k] = fake_tensor(8);
+    uint32_t random = 12345;
+    for (int k = 0; k < TASKS; k++) {
+        random = random * 1664525 + 1013904223;
+        submit_busy(s, t[random >> 20 & 3], (int64_t)(random >> 8 & 31) * 1000);
+        if (random >> 28 < 6) submit_mark(s, &m[k]);
+        if (random >> 24 == 255) fake_await(&ends, (uint32_t)k / 2); /* so that workers get idle */
+    }
+    submit_mark(s, &m[TASKS - 1]);
+    fake_drain(s);
+    int fences = 0;
+    for (int k = 0; k < TASKS; k++) {
+        fences += (int)m[k].own.count;
+        if (m[k].own.count > 0) ck_assert_int_ge(m[k].before, k + 1);
+    }
+    ck_assert_int_gt(fences, 100);
+    ck_assert_int_eq(m[TASKS - 1].before, TASKS);
+    for (int k = 0; k < 5; k++) dt_tensor_release(t[k]);
+    stop(s);
+}
+END_TEST
+
+/* A stop ends what they wait for, and then them. */
+START_TEST(fences_after_all_end_at_a_stop) {
+    dt_sched *s = start(1, _i);
+    mark m[2] = {0};
+    dt_task *timer = bare_task(DT_TASK_TIMER, NULL, &ends);
+    timer->io.delay_ns = INT64_MAX;
+    dt_sched_submit(s, timer);
+    submit_mark(s, &m[0]);
+    submit_mark(s, &m[1]);
+    dt_sched_stop(s);
+    for (int k = 0; k < 2; k++) {
+        ck_assert_int_eq(m[k].own.count, 1);
+        ck_assert_int_eq(m[k].before, 1);
+        fake_ends_clear(&m[k].own);
+    }
+    fake_ends_clear(&ends);
+    test_assert_no_leak(before);
+}
+END_TEST
+
 /* ---- timers --------------------------------------------------------------------------------- */
 
 static _Atomic(int) timer_order[4], timer_count;
@@ -365,6 +504,12 @@ int main(void) {
     Suite *suite = suite_create("controller");
     TCase *tcase = tcase_create("both");
     tcase_add_loop_test(tcase, fence_ends_after_what_it_reads, 0, 2);
+    tcase_add_loop_test(tcase, fence_after_all_of_nothing_ends_at_once, 0, 2);
+    tcase_add_loop_test(tcase, fence_after_all_waits_for_everything_before_and_nothing_behind, 0,
+                        2);
+    tcase_add_loop_test(tcase, fence_after_all_does_not_mind_failures, 0, 2);
+    tcase_add_loop_test(tcase, many_fences_after_all_among_many_tasks, 0, 2);
+    tcase_add_loop_test(tcase, fences_after_all_end_at_a_stop, 0, 2);
     tcase_add_loop_test(tcase, timers_ring_in_order_and_not_early, 0, 2);
     tcase_add_loop_test(tcase, waiting_timer_costs_nothing, 0, 2);
     tcase_add_loop_test(tcase, files_take_part_in_the_graph, 0, 2);

@@ -47,6 +47,46 @@ START_TEST(states) {
 }
 END_TEST
 
+/* ---- failures that nobody sees --------------------------------------------------------------- */
+
+static int unseen;
+
+static void on_unseen(dt_error *error) {
+    unseen++;
+    dt_error_release(error);
+}
+
+/* Completes `futures` futures with one error and drops them all. */
+static int unseen_after(dt_status status, int futures, bool seen) {
+    dt_error *error = make_error(status);
+    dt_future *f[4];
+    unseen = 0;
+    for (int k = 0; k < futures; k++) {
+        f[k] = new_future();
+        dt_future_complete(f[k], error);
+    }
+    dt_error_release(error);
+    if (seen) ck_assert_int_eq(dt_error_restore(dt_future_error(f[0])), status);
+    for (int k = 0; k < futures; k++) {
+        ck_assert_int_eq(unseen, 0);
+        dt_future_release(f[k]);
+    }
+    return unseen;
+}
+
+START_TEST(failure_that_nobody_sees_is_told_once) {
+    dt_memory_stats before = test_memory();
+    dt_error_set_unseen_hook(on_unseen);
+    ck_assert_int_eq(unseen_after(DT_E_VALUE, 1, false), 1);
+    ck_assert_int_eq(unseen_after(DT_E_VALUE, 4, false), 1);
+    ck_assert_int_eq(unseen_after(DT_E_VALUE, 4, true), 0);
+    ck_assert_int_eq(unseen_after(DT_E_CANCELLED, 1, false), 0);
+    ck_assert_int_eq(unseen_after(DT_E_SHUTDOWN, 1, false), 0);
+    dt_error_set_unseen_hook(NULL);
+    test_assert_no_leak(before);
+}
+END_TEST
+
 /* ---- waiters -------------------------------------------------------------------------------- */
 
 typedef struct waiter {
@@ -254,7 +294,8 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("future");
-    TEST_CASE(suite, "state", states, every_allocation_fails);
+    TEST_CASE(suite, "state", states, every_allocation_fails,
+              failure_that_nobody_sees_is_told_once);
     TEST_CASE(suite, "waiters", waiters_are_woken_in_order, adding_and_completing_race);
     TEST_CASE(suite, "wait", wait_times_out, many_threads_wait, wait_is_interrupted,
               signal_ends_the_wait);

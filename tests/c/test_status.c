@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/status.h"
@@ -133,6 +134,121 @@ START_TEST(capture_without_memory_gives_a_static_error) {
 }
 END_TEST
 
+/* ---- failures that nobody saw ---------------------------------------------------------------- */
+
+static int unseen_count;
+static char unseen_text[64];
+
+/* As python/ does it: posted by whoever drops the last reference, released where it is buried. */
+static void bury_unseen(dt_grave *grave) {
+    dt_error *error = dt_error_of_grave(grave);
+    unseen_count++;
+    (void)snprintf(unseen_text, sizeof unseen_text, "%s", dt_error_message(error));
+    dt_error_release(error);
+}
+
+static void post_unseen(dt_error *error) {
+    dt_error_grave(error)->bury = bury_unseen;
+    dt_graveyard_post(dt_error_grave(error));
+}
+
+static dt_error *captured(dt_status status) { return dt_error_capture(dt_fail(status, "lost")); }
+
+static void watch_unseen(void) {
+    unseen_count = 0;
+    dt_error_set_unseen_hook(post_unseen);
+}
+
+static int unseen(void) {
+    dt_graveyard_drain();
+    return unseen_count;
+}
+
+START_TEST(unseen_failure_is_told_once_with_its_last_reference) {
+    dt_memory_stats before = test_memory();
+    watch_unseen();
+    dt_error *error = captured(DT_E_VALUE);
+    for (int k = 0; k < 3; k++) dt_error_arm(error); /* as dependents do */
+    dt_error_retain(error);
+    dt_error_release(error);
+    ck_assert_int_eq(unseen(), 0);
+    dt_error_release(error);
+    ck_assert_int_eq(unseen_count, 0); /* not before it is buried */
+    ck_assert_int_eq(unseen(), 1);
+    ck_assert_str_eq(unseen_text, "lost");
+    ck_assert_int_eq(unseen(), 1);
+    dt_error_set_unseen_hook(NULL);
+    test_assert_no_leak(before);
+}
+END_TEST
+
+START_TEST(seen_or_unarmed_failures_are_not_told) {
+    dt_memory_stats before = test_memory();
+    watch_unseen();
+    dt_error_release(captured(DT_E_VALUE)); /* never armed: raised at the call */
+    dt_error *error = captured(DT_E_VALUE);
+    dt_error_arm(error);
+    ck_assert_int_eq(dt_error_restore(error), DT_E_VALUE);
+    dt_error_arm(error);
+    dt_error_release(error);
+    error = captured(DT_E_VALUE);
+    dt_error_mark_seen(error);
+    dt_error_arm(error);
+    dt_error_release(error);
+    static const dt_status quiet[] = {DT_E_CANCELLED, DT_E_SHUTDOWN};
+    for (int k = 0; k < 2; k++) {
+        error = captured(quiet[k]);
+        dt_error_arm(error);
+        dt_error_release(error);
+    }
+    dt_error_arm(NULL);
+    ck_assert_int_eq(unseen(), 0);
+    dt_error_set_unseen_hook(NULL);
+    error = captured(DT_E_VALUE);
+    dt_error_arm(error);
+    dt_error_release(error); /* nobody listens */
+    ck_assert_int_eq(unseen(), 0);
+    test_assert_no_leak(before);
+}
+END_TEST
+
+static void *drop_reference(void *error) {
+    dt_error_release(error);
+    return NULL;
+}
+
+START_TEST(unseen_failure_is_told_once_by_racing_threads) {
+    dt_memory_stats before = test_memory();
+    watch_unseen();
+    for (int round = 1; round <= 50; round++) {
+        pthread_t threads[4];
+        dt_error *error = captured(DT_E_INDEX);
+        dt_error_arm(error);
+        for (int k = 0; k < 4; k++)
+            ck_assert_int_eq(
+                pthread_create(&threads[k], NULL, drop_reference, dt_error_retain(error)), 0);
+        dt_error_release(error);
+        for (int k = 0; k < 4; k++) pthread_join(threads[k], NULL);
+        ck_assert_int_eq(unseen(), round);
+    }
+    dt_error_set_unseen_hook(NULL);
+    test_assert_no_leak(before);
+}
+END_TEST
+
+START_TEST(static_error_is_never_told) {
+    watch_unseen();
+    (void)!dt_fail(DT_E_VALUE, "lost");
+    dt_alloc_fail_at(1, true);
+    dt_error *error = dt_error_capture(DT_E_VALUE);
+    dt_alloc_fail_at(0, false);
+    dt_error_arm(error);
+    dt_error_release(error);
+    ck_assert_int_eq(unseen(), 0);
+    dt_error_set_unseen_hook(NULL);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("status");
     TEST_CASE(suite, "text", fail_sets_text_and_returns_status, fail_may_quote_the_current_text,
@@ -140,5 +256,8 @@ int main(void) {
               every_status_has_a_name);
     TEST_CASE(suite, "captured", captured_error_outlives_its_thread_and_text, null_passes_through,
               capture_without_memory_gives_a_static_error);
+    TEST_CASE(suite, "unseen", unseen_failure_is_told_once_with_its_last_reference,
+              seen_or_unarmed_failures_are_not_told, unseen_failure_is_told_once_by_racing_threads,
+              static_error_is_never_told);
     return test_run(suite);
 }

@@ -539,17 +539,3 @@ def test_generator_based_coroutine(run: Run) -> None:
             await Wrapped(failing(0.01))
 
     run(main())
-
-
-def test_drain(run: Run) -> None:
-    async def main() -> None:
-        t = held(0.05)
-        with pytest.raises(TimeoutError):
-            await dtorch.drain(0.001)
-        await dtorch.drain()
-        waiting = asyncio.ensure_future(t)
-        await asyncio.sleep(0)
-        assert waiting.done()  # it was ready
-        await dtorch.drain(1)
-
-    run(main())
