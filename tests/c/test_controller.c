@@ -67,15 +67,35 @@ END_TEST
 
 /* ---- fences after everything before them ----------------------------------------------------- */
 
-/* `before`: how many tasks have ended when it ends. */
+enum { NUMBERED_MAX = 600 };
+
+/* Which of the tasks that were submitted through number() have ended. */
+static _Atomic(bool) has_ended[NUMBERED_MAX];
+static int numbered;
+
+static void on_numbered(dt_task *task) {
+    *(_Atomic(bool) *)task->user = true;
+    task->user = &ends;
+    fake_on_end(task);
+}
+
+static void number(dt_sched *s, dt_task *task) {
+    ck_assert_int_lt(numbered, NUMBERED_MAX);
+    task->user = &has_ended[numbered++];
+    task->on_end = on_numbered;
+    dt_sched_submit(s, task);
+}
+
+/* A fence, and what it found when it ended. */
 typedef struct mark {
     fake_ends own;
-    uint32_t before;
+    int after;     /* tasks submitted before it */
+    int not_ended; /* of those */
 } mark;
 
 static void on_mark(dt_task *task) {
     mark *m = task->user;
-    m->before = atomic_load(&ends.count);
+    for (int k = 0; k < m->after; k++) m->not_ended += !has_ended[k];
     fake_on_end(task); /* own is first */
 }
 
@@ -84,52 +104,52 @@ static void submit_mark(dt_sched *s, mark *m) {
     task->after_all = true;
     task->user = m;
     task->on_end = on_mark;
+    m->after = numbered;
     dt_sched_submit(s, task);
 }
 
 static void submit_busy(dt_sched *s, dt_tensor *t, int64_t busy_ns) {
     dt_task *task = fake_task(&ends, t, NULL, 0, NULL, 0, 1);
     task->call.params.i[FAKE_BUSY_NS] = busy_ns;
-    dt_sched_submit(s, task);
+    number(s, task);
+}
+
+static void submit_timer(dt_sched *s, int64_t delay_ns) {
+    dt_task *timer = bare_task(DT_TASK_TIMER, NULL, &ends);
+    timer->io.delay_ns = delay_ns;
+    number(s, timer);
 }
 
 START_TEST(fence_after_all_of_nothing_ends_at_once) {
     dt_sched *s = start(1, _i);
-    mark m = {0};
-    submit_mark(s, &m);
-    submit_mark(s, &m);
-    fake_await(&m.own, 2);
+    mark m[2] = {0};
+    for (int k = 0; k < 2; k++) submit_mark(s, &m[k]);
+    for (int k = 0; k < 2; k++) fake_await(&m[k].own, 1);
     fake_drain(s);
     stop(s);
 }
 END_TEST
 
-/* Tasks that end out of order: a timer, a chain, independent ones; fences between and after. */
+/* Tasks that end out of order: timers, a chain, independent ones; fences between and after. */
 START_TEST(fence_after_all_waits_for_everything_before_and_nothing_behind) {
     dt_sched *s = start(2, _i);
     mark m[4] = {0};
     dt_tensor *t[4];
     for (int k = 0; k < 4; k++) t[k] = fake_tensor(8);
-    dt_task *timer = bare_task(DT_TASK_TIMER, NULL, &ends);
-    timer->io.delay_ns = 60000000;
-    dt_sched_submit(s, timer);
+    submit_timer(s, 60000000);
     submit_busy(s, t[0], 1000000);
     submit_busy(s, t[0], 1000000);
-    submit_mark(s, &m[0]); /* behind 3 */
-    submit_mark(s, &m[1]); /* nothing between the two */
-    for (int k = 1; k < 4; k++) submit_busy(s, t[k], 1000000);
-    submit_mark(s, &m[2]); /* behind 6 */
-    timer = bare_task(DT_TASK_TIMER, NULL, &ends);
-    timer->io.delay_ns = 800000000;
-    dt_sched_submit(s, timer);
-    submit_mark(s, &m[3]); /* behind all 7 */
+    submit_mark(s, &m[0]);
+    submit_mark(s, &m[1]);                                     /* nothing between the two */
+    for (int k = 1; k < 4; k++) submit_busy(s, t[k], 1000000); /* end before the timer */
+    submit_mark(s, &m[2]);
+    submit_timer(s, 800000000);
+    submit_mark(s, &m[3]);
     for (int k = 0; k < 3; k++) fake_await(&m[k].own, 1);
-    ck_assert_int_ge(m[0].before, 3);
-    ck_assert_int_ge(m[1].before, 3);
-    ck_assert_int_eq(m[2].before, 6);
+    ck_assert(!has_ended[6]);
     ck_assert_int_eq(m[3].own.count, 0);
     fake_await(&m[3].own, 1);
-    ck_assert_int_eq(m[3].before, 7);
+    for (int k = 0; k < 4; k++) ck_assert_int_eq(m[k].not_ended, 0);
     for (int k = 0; k < 4; k++) dt_tensor_release(t[k]);
     fake_drain(s);
     stop(s);
@@ -144,10 +164,10 @@ START_TEST(fence_after_all_does_not_mind_failures) {
     dt_task *task = fake_task(&ends, t, NULL, 0, NULL, 0, 7);
     task->call.params.i[FAKE_FAIL] = DT_E_INDEX;
     task->call.params.i[FAKE_BUSY_NS] = 5000000;
-    dt_sched_submit(s, task);
+    number(s, task);
     submit_mark(s, &m);
     fake_await(&m.own, 1);
-    ck_assert_int_eq(m.before, 1);
+    ck_assert_int_eq(m.not_ended, 0);
     ck_assert_int_eq(m.own.failed, 0);
     dt_tensor_release(t);
     fake_drain(s);
@@ -155,31 +175,33 @@ START_TEST(fence_after_all_does_not_mind_failures) {
 }
 END_TEST
 
-/* Against a count of our own: any mix of tasks, direct ones among them, and fences. */
+/* Any mix of tasks, direct ones and timers among them, and fences. */
 START_TEST(many_fences_after_all_among_many_tasks) {
-    enum { TASKS = 600 };
     dt_sched *s = start(3, _i);
-    static mark m[TASKS];
+    static mark m[NUMBERED_MAX];
     memset(m, 0, sizeof m);
-    dt_tensor *t[5];
-    for (int k = 0; k < 5; k++) t[k] = fake_tensor(8);
+    dt_tensor *t[4];
+    for (int k = 0; k < 4; k++) t[k] = fake_tensor(8);
     uint32_t random = 12345;
-    for (int k = 0; k < TASKS; k++) {
+    for (int k = 0; k < NUMBERED_MAX; k++) {
         random = random * 1664525 + 1013904223;
-        submit_busy(s, t[random >> 20 & 3], (int64_t)(random >> 8 & 31) * 1000);
+        int64_t ns = (int64_t)(random >> 8 & 31) * 1000;
+        if (random >> 24 & 7) {
+            submit_busy(s, t[random >> 20 & 3], ns);
+        } else {
+            submit_timer(s, 50 * ns);
+        }
         if (random >> 28 < 6) submit_mark(s, &m[k]);
         if (random >> 24 == 255) fake_await(&ends, (uint32_t)k / 2); /* so that workers get idle */
     }
-    submit_mark(s, &m[TASKS - 1]);
     fake_drain(s);
     int fences = 0;
-    for (int k = 0; k < TASKS; k++) {
+    for (int k = 0; k < NUMBERED_MAX; k++) {
         fences += (int)m[k].own.count;
-        if (m[k].own.count > 0) ck_assert_int_ge(m[k].before, k + 1);
+        ck_assert_int_eq(m[k].not_ended, 0);
     }
     ck_assert_int_gt(fences, 100);
-    ck_assert_int_eq(m[TASKS - 1].before, TASKS);
-    for (int k = 0; k < 5; k++) dt_tensor_release(t[k]);
+    for (int k = 0; k < 4; k++) dt_tensor_release(t[k]);
     stop(s);
 }
 END_TEST
@@ -188,15 +210,13 @@ END_TEST
 START_TEST(fences_after_all_end_at_a_stop) {
     dt_sched *s = start(1, _i);
     mark m[2] = {0};
-    dt_task *timer = bare_task(DT_TASK_TIMER, NULL, &ends);
-    timer->io.delay_ns = INT64_MAX;
-    dt_sched_submit(s, timer);
+    submit_timer(s, INT64_MAX);
     submit_mark(s, &m[0]);
     submit_mark(s, &m[1]);
     dt_sched_stop(s);
     for (int k = 0; k < 2; k++) {
         ck_assert_int_eq(m[k].own.count, 1);
-        ck_assert_int_eq(m[k].before, 1);
+        ck_assert_int_eq(m[k].not_ended, 0);
         fake_ends_clear(&m[k].own);
     }
     fake_ends_clear(&ends);
