@@ -139,18 +139,32 @@ static int64_t tensor_bytes(const dt_tensor *t) {
     return t->numel * (int64_t)dt_dtype_size((dt_dtype)t->dtype);
 }
 
+/* Of a failed last writer. Kept in the storage as well: a future lost in a fork never got that far.
+ */
+static void look_at_writer(dt_lane *lane, dt_tensor *t) {
+    dt_future *future;
+    dt_future_state state = dt_tensor_state(t, &future);
+    if (state != DT_FUTURE_FAILED && state != DT_FUTURE_CANCELLED) return;
+    dt_error *none = NULL;
+    lane->failure = dt_future_error(future);
+    if (!atomic_compare_exchange_strong(&t->storage->failure, &none,
+                                        dt_error_retain(lane->failure)))
+        dt_error_release(lane->failure);
+}
+
 /* The counts are lowered after a failure was noted, so that none is missed behind a 0. A storage
  * that failed stays so, as it does for tasks (storage.h I4). */
 static void look_at(dt_lane *lane, dt_tensor *t, bool written) {
     dt_storage *s = t->storage;
-    if (DT_UNLIKELY(s->last_write != NULL)) (void)dt_tensor_state(t, NULL);
-    if (atomic_load_explicit(&s->writers, memory_order_acquire) != 0 ||
-        (written && atomic_load_explicit(&s->readers, memory_order_acquire) != 0)) {
+    if (DT_UNLIKELY(s->last_write != NULL)) look_at_writer(lane, t);
+    bool busy = atomic_load_explicit(&s->writers, memory_order_acquire) != 0;
+    dt_error *failure = atomic_load_explicit(&s->failure, memory_order_acquire);
+    if (DT_UNLIKELY(failure != NULL))
+        lane->failure = failure;
+    else if (busy)
         lane->ready = false;
-    } else {
-        dt_error *failure = atomic_load_explicit(&s->failure, memory_order_acquire);
-        if (DT_UNLIKELY(failure != NULL)) lane->failure = failure;
-    }
+    if (written && atomic_load_explicit(&s->readers, memory_order_acquire) != 0)
+        lane->ready = false;
     if (DT_UNLIKELY(dt_storage_is_external(s))) {
         lane->external = true;
         lane->external_out |= written;
