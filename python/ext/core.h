@@ -104,7 +104,8 @@ PyObject *dt_py_unary(dt_op_id id, PyObject *a);
 /* The result where the fast path takes a call of these one or two operands; NULL otherwise, with an
  * exception only for a number that is out of range. */
 PyObject *dt_py_fast_call(dt_op_id id, PyObject *const *objects, Py_ssize_t n);
-bool dt_py_has_fast_call(dt_op_id id);
+/* How many operands such a call has, 1 or 2; 0: the fast path never takes this op. */
+int dt_py_fast_operands(dt_op_id id);
 /* The slots of Tensor that call ops. */
 extern PyType_Slot dt_py_number_slots[];
 PyObject *dt_py_richcompare(PyObject *a, PyObject *b, int operation);

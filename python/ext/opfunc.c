@@ -187,7 +187,7 @@ PyObject *dt_py_op_function_new(const dt_py_spec *spec, dt_py_op_mode mode) {
     f->overload = NULL;
     f->doc = NULL;
     bool fresh = mode == DT_PY_OP_FUNCTION || mode == DT_PY_OP_METHOD;
-    f->fast = fresh && dt_py_has_fast_call((dt_op_id)spec->op->id) ? spec->required : 0;
+    f->fast = fresh ? dt_py_fast_operands((dt_op_id)spec->op->id) : 0;
     bool underscore = mode == DT_PY_OP_INPLACE || mode == DT_PY_OP_INPLACE_VIEW;
     (void)snprintf(f->name, sizeof f->name, "%s%s", spec->name, underscore ? "_" : "");
     return (PyObject *)f;

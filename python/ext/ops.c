@@ -12,6 +12,7 @@
 
 #include "runtime/elementwise.h"
 #include "runtime/graveyard.h"
+#include "runtime/infer.h"
 
 /* ---- the fast path --------------------------------------------------------------------------- */
 
@@ -24,39 +25,34 @@ typedef struct fast_entry {
 
 static fast_entry fast_table[DT_OP_COUNT][DT_DTYPE_COUNT];
 
-/* Ops whose result has the dtype of two equal inputs, or bool. Division is left to floats. */
-static bool is_fast_op(dt_op_id id, dt_dtype dtype) {
-    switch (id) {
-    case DT_OP_add:
-    case DT_OP_sub:
-    case DT_OP_mul:
-    case DT_OP_eq:
-    case DT_OP_ne:
-    case DT_OP_lt:
-    case DT_OP_le:
-    case DT_OP_gt:
-    case DT_OP_ge:
-    case DT_OP_neg:
-        return dtype == DT_F32 || dtype == DT_F64 || dtype == DT_I64 || dtype == DT_I32;
-    case DT_OP_div:
-    case DT_OP_relu:
-    case DT_OP_exp:
-    case DT_OP_tanh:
-    case DT_OP_sigmoid:
-    case DT_OP_sqrt:
-        return dtype == DT_F32 || dtype == DT_F64;
-    default:
-        return false;
-    }
+/* The family of an op whose rule, with its defaults, is no more than one call of it. */
+static const dt_ew_family *plain_family(dt_op_id id) {
+    const dt_op *op = &dt_op_table[id];
+    bool plain = op->rule == dt_infer_ew || op->rule == dt_infer_add || op->rule == dt_infer_sub ||
+                 op->rule == dt_infer_div;
+    const dt_kernel *kernel = dt_device_cpu()->kernels[id];
+    if (!plain || kernel == NULL || !(kernel->flags & DT_KERNEL_ELEMENTWISE)) return NULL;
+    return kernel->family;
+}
+
+/* Whether a tile call alone is what dispatch would do: no check of values, no operand of another
+ * dtype, a result that equal inputs leave in their dtype (or bool). */
+static bool is_fast_op(dt_op_id id, dt_dtype dtype, const dt_ew_family *family) {
+    if (dtype != DT_F32 && dtype != DT_F64 && dtype != DT_I64 && dtype != DT_I32) return false;
+    if (family->flags & (DT_EW_DIVISOR | DT_EW_POWER | DT_EW_COND)) return false;
+    dt_dtype_rule rule = (dt_dtype_rule)dt_op_table[id].dtypes;
+    bool floats_only = rule == DT_DTYPES_FLOAT || rule == DT_DTYPES_FLOATONLY;
+    bool ints_only = rule == DT_DTYPES_BITWISE || rule == DT_DTYPES_SHIFT;
+    return rule != DT_DTYPES_NONE && !(dt_dtype_is_float(dtype) ? ints_only : floats_only);
 }
 
 static __attribute__((noinline, cold)) void fast_fill(fast_entry *e, dt_op_id id, dt_dtype dtype) {
     e->known = true;
-    if (!is_fast_op(id, dtype)) return;
+    const dt_ew_family *family = plain_family(id);
+    if (family == NULL || !is_fast_op(id, dtype, family)) return;
     dt_dtype out = dtype;
     dt_ew_tile tile = dt_ew_tile_lookup(id, dtype, &out);
     if (tile == NULL) return;
-    const dt_ew_family *family = dt_device_cpu()->kernels[id]->family;
     e->ns_per_element = family->cost / 16.0F * (float)dt_dtype_size(dtype) / 4.0F;
     e->out = (uint8_t)out;
     e->tile = tile;
@@ -214,13 +210,16 @@ PyObject *dt_py_binary(dt_op_id id, PyObject *a, PyObject *b) {
 }
 
 PyObject *dt_py_fast_call(dt_op_id id, PyObject *const *objects, Py_ssize_t n) {
+    PyTypeObject *type = dt_state->tensor_type;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (Py_TYPE(objects[i]) != type && dt_py_specs[id].params[i].letter != 'S') return NULL;
     if (n == 2) return try_fast(id, objects[0], objects[1]);
-    if (Py_TYPE(objects[0]) != dt_state->tensor_type) return NULL;
-    return fast_unary(id, dt_py_tensor_get(objects[0]));
+    return Py_TYPE(objects[0]) == type ? fast_unary(id, dt_py_tensor_get(objects[0])) : NULL;
 }
 
-bool dt_py_has_fast_call(dt_op_id id) {
-    return is_fast_op(id, DT_F32); /* only ops of one or two tensors are */
+int dt_py_fast_operands(dt_op_id id) {
+    const dt_ew_family *family = plain_family(id);
+    return family != NULL && family->nin <= 2 ? family->nin : 0;
 }
 
 PyObject *dt_py_binary_inplace(dt_op_id id, PyObject *a, PyObject *b) {
