@@ -22,6 +22,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "runtime/alloc.h"
@@ -33,14 +34,20 @@
 
 #define WAKE_FANOUT 2             /* workers that one worker wakes to help with a split task */
 #define SPLIT_COST_NS_MIN 20000.0 /* below that a task is not worth another wake-up */
+#define LINGER_NS 60000           /* how long a worker that helped stays awake for the next split */
+#define LINGER_SPINS 8            /* between two looks at the clock */
+
+/* Values of worker.wake. */
+enum { ASLEEP, WOKEN, LINGERING };
 
 typedef struct worker {
     dt_pool *pool;
     pthread_t thread;
     int index;
-    _Atomic(uint32_t) wake;   /* futex word: 1 once there is something to look for */
+    _Atomic(uint32_t) wake;   /* futex word: WOKEN once there is something to look for */
     struct worker *idle_next; /* pool lock */
     bool parked;              /* pool lock */
+    bool helped;              /* with a split task since it last slept */
     bool unnotified;          /* a task ended since the last notify */
     bool omp_set;
     int64_t notified_ns; /* or when the first task after that began */
@@ -99,8 +106,8 @@ static void wake_all(dt_pool *pool, worker *list) {
         worker *w = list;
         list = w->idle_next; /* before the wake: then it is w's again */
         atomic_fetch_add_explicit(&pool->wakeups, 1, memory_order_relaxed);
-        atomic_store_explicit(&w->wake, 1, memory_order_release);
-        dt_futex_wake(&w->wake, 1);
+        if (atomic_exchange_explicit(&w->wake, WOKEN, memory_order_acq_rel) == ASLEEP)
+            dt_futex_wake(&w->wake, 1);
     }
 }
 
@@ -289,10 +296,36 @@ static dt_task *pop(dt_pool *pool) {
     return task;
 }
 
+static inline void spin_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* The large tasks of one request follow each other within microseconds, and to wake a sleeper takes
+ * longer than such a task's share. So a worker that has just helped waits for the next one awake: a
+ * bounded time, once for each task that it helped with, and its waker saves the system call. */
+static void linger(worker *w) {
+    int64_t until_ns = dt_clock_ns() + LINGER_NS;
+    do {
+        for (int k = 0; k < LINGER_SPINS; k++) {
+            if (atomic_load_explicit(&w->wake, memory_order_acquire) == WOKEN) return;
+            spin_pause();
+        }
+        sched_yield(); /* the controller or a client may want this core */
+    } while (dt_clock_ns() < until_ns);
+    uint32_t lingering = LINGERING;
+    (void)atomic_compare_exchange_strong_explicit(&w->wake, &lingering, ASLEEP,
+                                                  memory_order_relaxed, memory_order_relaxed);
+}
+
 /* Sleeps until woken. Enters with the pool lock, leaves without. */
 static void sleep_unlock(worker *w) {
     dt_pool *pool = w->pool;
-    atomic_store_explicit(&w->wake, 0, memory_order_relaxed);
+    bool lingers =
+        w->helped && w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed);
+    w->helped = false;
+    atomic_store_explicit(&w->wake, lingers ? LINGERING : ASLEEP, memory_order_relaxed);
     if (w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed)) {
         w->idle_next = pool->idle;
         pool->idle = w;
@@ -304,8 +337,9 @@ static void sleep_unlock(worker *w) {
     /* Either the worker that ended a task sees us idle, or we report it. */
     bool due = atomic_load_explicit(&pool->waited_for, memory_order_seq_cst) > 0;
     if (w->unnotified || due) notify(w, dt_clock_ns());
-    while (atomic_load_explicit(&w->wake, memory_order_acquire) == 0)
-        dt_futex_wait(&w->wake, 0, -1);
+    if (lingers) linger(w);
+    while (atomic_load_explicit(&w->wake, memory_order_acquire) == ASLEEP)
+        dt_futex_wait(&w->wake, ASLEEP, -1);
 }
 
 static void *worker_main(void *argument) {
@@ -332,6 +366,7 @@ static void *worker_main(void *argument) {
         if (w->unnotified && dt__pool_has_idle(pool)) notify(w, w->now_ns);
         if (!w->unnotified) w->notified_ns = w->now_ns;
         if (split != NULL) {
+            w->helped = true;
             if (split->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
             if (!work_on_split(w, split)) continue;
             finish_parts(split);

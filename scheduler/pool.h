@@ -19,7 +19,7 @@ typedef struct dt_pool_events {
     void (*notify)(void *context);
 } dt_pool_events;
 
-#define DT__POOL_NOTIFY_NS 100000
+#define DT__POOL_NOTIFY_NS 60000
 
 dt_status dt__pool_start(int threads, const dt_pool_events *events, dt_pool **out) DT_MUST_CHECK;
 /* Joins the workers. Nothing is queued or running any more. */

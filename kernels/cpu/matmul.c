@@ -40,8 +40,9 @@ enum {
 #define DNN_F32_WORK_MIN ((double)(1 << 27))
 #define DNN_WEIGHTS_WORK_MIN ((double)(1 << 30)) /* linear: sizes change from call to call */
 #define PACKED_ELEMENTS_MIN (1 << 15)
-#define SPLIT_NS_MIN 100e3
-#define PART_NS_MIN 50e3
+#define SPLIT_NS_MIN 20e3
+#define PART_NS_MIN 10e3
+#define PARTS_PER_THREAD 2 /* so that a thread that comes late still finds something to do */
 
 typedef enum form { FORM_GEMM, FORM_DOT, FORM_DNN } form;
 enum { A, B, C, BIAS, OPERANDS };
@@ -229,7 +230,7 @@ static int64_t unit_count(const problem *p) { return p->batch * p->grid_m * p->g
 static int problem_parts(problem *p, int threads) {
     double cost = problem_cost(p);
     if (threads <= 1 || cost < SPLIT_NS_MIN) return 1;
-    int64_t parts = lesser(threads, (int64_t)(cost / PART_NS_MIN));
+    int64_t parts = lesser((int64_t)threads * PARTS_PER_THREAD, (int64_t)(cost / PART_NS_MIN));
     cut(p, (int)parts);
     return (int)greater(1, lesser(parts, unit_count(p)));
 }
