@@ -18,13 +18,36 @@ extern const dt_kernel dt_kernel_ew_copy;
 
 /* ---- cat ------------------------------------------------------------------------------------ */
 
-static void window_of(const dt_tensor *out, int dim, int64_t start, const dt_tensor *in,
-                      dt_tensor *window) {
-    memcpy(window, out, sizeof *window);
-    window->shape[dim] = in->shape[dim];
-    window->numel = in->numel;
-    window->offset = out->offset + start * out->strides[dim];
-    window->contiguous = dt_shape_is_contiguous(window->rank, window->shape, window->strides);
+/* t narrowed to [start, start + size) of dim, on the caller's stack. Its count of references is
+ * left out: others change t's meanwhile. */
+static void window_of(const dt_tensor *t, int dim, int64_t start, int64_t size, dt_tensor *window) {
+    window->dtype = t->dtype;
+    window->rank = t->rank;
+    window->wrapped = t->wrapped;
+    window->storage = t->storage;
+    window->offset = t->offset;
+    window->numel = 1;
+    memcpy(window->shape, t->shape, sizeof(int64_t) * t->rank);
+    memcpy(window->strides, t->strides, sizeof(int64_t) * t->rank);
+    if (t->rank > 0) {
+        window->shape[dim] = size;
+        window->offset += start * t->strides[dim];
+    }
+    for (int d = 0; d < t->rank; d++) window->numel *= window->shape[d];
+    window->contiguous = dt_shape_is_contiguous(t->rank, window->shape, window->strides);
+}
+
+static dt_status copy_window(dt_tensor *to, dt_tensor *from) {
+    if (to->numel == 0) return DT_OK;
+    dt_call copy = {.kernel = &dt_kernel_ew_copy,
+                    .op = DT_OP_copy__to,
+                    .compute = from->dtype,
+                    .nout = 1,
+                    .nin = 1,
+                    .operands = copy.operands_inline,
+                    .operands_inline = {to, from}};
+    dt_part whole = {.index = 0, .count = 1};
+    return dt_kernel_ew_copy.run(&copy, &whole);
 }
 
 static dt_status cat_run(const dt_call *call, const dt_part *part) {
@@ -37,16 +60,8 @@ static dt_status cat_run(const dt_call *call, const dt_part *part) {
         dt_tensor *in = dt_call_in(call, k);
         if (k >= from && in->numel > 0) {
             dt_tensor window;
-            window_of(out, dim, start, in, &window);
-            dt_call copy = {.kernel = &dt_kernel_ew_copy,
-                            .op = DT_OP_copy__to,
-                            .compute = in->dtype,
-                            .nout = 1,
-                            .nin = 1,
-                            .operands = copy.operands_inline,
-                            .operands_inline = {&window, in}};
-            dt_part whole = {.index = 0, .count = 1};
-            DT_TRY(dt_kernel_ew_copy.run(&copy, &whole));
+            window_of(out, dim, start, in->shape[dim], &window);
+            DT_TRY(copy_window(&window, in));
         }
         start += in->shape[dim];
     }
@@ -145,25 +160,10 @@ static dt_status index_select_run(const dt_call *call, const dt_part *part) {
     for (int64_t k = 0; k < index->numel; k++) {
         int64_t at = index_number(&plan, index, k);
         if (at < 0 || at >= limit) return out_of_range(at);
-        dt_tensor from = *in, to = *out;
-        if (in->rank) {
-            from.shape[dim] = to.shape[dim] = 1;
-            from.numel = to.numel = in->shape[dim] ? in->numel / in->shape[dim] : 0;
-            from.offset += at * in->strides[dim];
-            to.offset += k * out->strides[dim];
-            from.contiguous = dt_shape_is_contiguous(from.rank, from.shape, from.strides);
-            to.contiguous = dt_shape_is_contiguous(to.rank, to.shape, to.strides);
-        }
-        if (to.numel == 0) continue;
-        dt_call copy = {.kernel = &dt_kernel_ew_copy,
-                        .op = DT_OP_copy__to,
-                        .compute = in->dtype,
-                        .nout = 1,
-                        .nin = 1,
-                        .operands = copy.operands_inline,
-                        .operands_inline = {&to, &from}};
-        dt_part whole = {.index = 0, .count = 1};
-        DT_TRY(dt_kernel_ew_copy.run(&copy, &whole));
+        dt_tensor from, to;
+        window_of(in, dim, at, 1, &from);
+        window_of(out, dim, k, 1, &to);
+        DT_TRY(copy_window(&to, &from));
     }
     return DT_OK;
 }

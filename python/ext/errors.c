@@ -88,7 +88,7 @@ static void log_unseen(const dt_error *error) {
         logging != NULL ? PyObject_CallMethod(logging, "getLogger", "s", "dtorch") : NULL;
     const char *message = dt_error_message(error);
     PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
-    PyObject *name = PyType_GetName((PyTypeObject *)class_of(dt_error_status(error)));
+    PyObject *name = PyObject_GetAttrString(class_of(dt_error_status(error)), "__name__");
     PyObject *done = NULL;
     if (logger != NULL && text != NULL && name != NULL)
         done = PyObject_CallMethod(logger, "error", "sOO",
