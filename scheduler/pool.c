@@ -34,7 +34,7 @@
 
 #define WAKE_FANOUT 2             /* workers that one worker wakes to help with a split task */
 #define SPLIT_COST_NS_MIN 20000.0 /* below that a task is not worth another wake-up */
-#define LINGER_NS 60000           /* how long a worker that helped stays awake for the next split */
+#define LINGER_NS 150000          /* how long a worker that helped stays awake for the next split */
 #define LINGER_SPINS 8            /* between two looks at the clock */
 
 /* Values of worker.wake. */
