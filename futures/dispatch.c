@@ -236,10 +236,12 @@ static dt_status copy_external_inputs(dt_call *call) {
         dt_op_call_init(&copy, DT_OP_clone);
         copy.nargs = 1;
         copy.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = t};
-        DT_TRY(copy.op->rule(&copy));
-        copy.call.operands[0] = dt_tensor_retain(copy.outs[0]);
-        copy.call.kernel = dt_device_cpu()->kernels[DT_OP_clone];
-        dt_status status = dt_call_run_inline(&copy.call); /* not run_here: no late errors */
+        dt_status status = copy.op->rule(&copy);
+        if (status == DT_OK) {
+            copy.call.operands[0] = dt_tensor_retain(copy.outs[0]);
+            copy.call.kernel = dt_device_cpu()->kernels[DT_OP_clone];
+            status = dt_call_run_inline(&copy.call); /* not run_here: no late errors */
+        }
         if (status == DT_OK) {
             call->operands[call->nout + k] = dt_tensor_retain(copy.outs[0]);
             dt_tensor_release(t);
