@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Call = Callable[[], Awaitable[Any]]
+
+SETTLE_S = 0.025
+"""GNU OpenMP's threads spin for 300,000 pauses, which were 5 to 15 ms on the machines seen."""
 
 
 @contextmanager
@@ -51,6 +54,11 @@ def percentile(samples: Sequence[float], percent: float) -> float:
     ordered = sorted(samples)
     rank = max(1, -(-len(ordered) * percent // 100))  # ceil
     return ordered[int(rank) - 1]
+
+
+def quartiles(samples: Sequence[float]) -> tuple[float, float]:
+    """The first and the third quartile (nearest rank)."""
+    return percentile(samples, 25), percentile(samples, 75)
 
 
 @dataclass
@@ -84,6 +92,11 @@ class Pair:
     def ratio(self) -> float:
         """The median of the ratios within the repeats."""
         return median(self.ratios)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The first and the third quartile of the ratios within the repeats."""
+        return quartiles(self.ratios)
 
 
 async def timed(call: Call, calls: int) -> list[float]:
@@ -145,6 +158,58 @@ async def interleave_spans(
                 first, second = await ours(), await theirs()
             pair.add(first, second)
     return pair
+
+
+def turn_order(names: Sequence[str], turn: int) -> list[str]:
+    """The order of the sides in turn number ``turn``: each comes first equally often, and each goes
+    before and after each other one."""
+    shift = (turn // 2) % len(names)
+    order = [*names[shift:], *names[:shift]]
+    return order[::-1] if turn % 2 else order
+
+
+def interleave_many(
+    sides: Mapping[str, Callable[[], float]],
+    *,
+    samples: int,
+    warm: int = 2,
+    settle_s: float = SETTLE_S,
+) -> dict[str, list[float]]:
+    """``samples`` numbers from each of several sides that time themselves, outside a loop.
+
+    They take turns; ``settle_s`` of sleep and an untimed turn come before each of them.
+    """
+    values: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(warm):
+        for side in sides.values():
+            side()
+    with no_gc():
+        for turn in range(samples):
+            for name in turn_order(list(sides), turn):
+                time.sleep(settle_s)
+                sides[name]()
+                values[name].append(sides[name]())
+    return values
+
+
+async def interleave_many_async(
+    sides: Mapping[str, Callable[[], Awaitable[Any]]],
+    *,
+    samples: int,
+    warm: int = 0,
+    settle_s: float = 0.005,
+) -> dict[str, list[Any]]:
+    """As interleave_many, for coroutine functions on the running loop, giving what they give."""
+    values: dict[str, list[Any]] = {name: [] for name in sides}
+    for _ in range(warm):
+        for side in sides.values():
+            await side()
+    with no_gc():
+        for turn in range(samples):
+            for name in turn_order(list(sides), turn):
+                await asyncio.sleep(settle_s)
+                values[name].append(await sides[name]())
+    return values
 
 
 class Ticker:

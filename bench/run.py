@@ -4,15 +4,8 @@
 
 Prints a table and writes the same as JSON. A ratio is torch's time over ours, so more is better;
 each line says what is promised and whether it was met on this run. The exit status is 0 whether or
-not targets are met, 1 when a measurement failed. The rules of a fair comparison:
-
-- torch gets as many threads as dtorch has (``dtorch.get_num_threads()``) and runs without autograd
-  (inference mode, its fastest, since dtorch records nothing either);
-- both sides alternate at fine grain, the order changing each time (see harness.py);
-- one executor thread for ``run_in_executor``: one product is in flight at a time, and a thread of
-  its own is kinder to torch than the default pool, where calls wander over threads that each bring
-  an OpenMP team of their own;
-- both sides' results are compared before they are timed.
+not targets are met, 1 when a measurement failed. report.py has the rules of a fair comparison;
+compare.py measures the promises about the async engine.
 """
 
 from __future__ import annotations
@@ -20,17 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import importlib.util
-import json
-import os
-import platform
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +26,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import dtorch
 import harness
 import minilm
+from report import (
+    Line,
+    Measurement,
+    Options,
+    measure_all,
+    ratio_line,
+    require_close,
+    torch_pool,
+    write_json,
+)
 
 try:
     import torch
@@ -50,74 +46,6 @@ SENTENCE = "This is an example sentence"  # 7 tokens
 CHAIN_ADDS = 1000
 AWAITS = 1000
 PRODUCT_SAMPLES = 5000
-
-
-@dataclass
-class Line:
-    """One line of the table. Numbers are medians over the repeats, in ``unit``."""
-
-    name: str
-    unit: str
-    ours: float
-    peer_name: str
-    peer: float | None
-    figure: str  # what is compared with the target: "4.12x", "+0.3 ms", "0.11 s"
-    target: str
-    met: bool | None  # None: shown for information only
-    repeats: int
-    detail: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Options:
-    """How much to measure."""
-
-    quick: bool
-
-    def count(self, full: int, least: int = 3) -> int:
-        """``full``, or about a tenth of it with --quick."""
-        return max(least, full // 10) if self.quick else full
-
-
-def ratio_line(
-    name: str, unit: str, scale: float, peer_name: str, pair: harness.Pair, target: float | None
-) -> Line:
-    """A line whose target is a least ratio; ``scale`` turns the pair's numbers into ``unit``."""
-    return Line(
-        name=name,
-        unit=unit,
-        ours=pair.ours_median * scale,
-        peer_name=peer_name,
-        peer=pair.theirs_median * scale,
-        figure=f"{pair.ratio:.2f}x",
-        target="" if target is None else f">= {target:g}x",
-        met=None if target is None else pair.ratio >= target,
-        repeats=len(pair.ours),
-        detail={
-            "ratio": pair.ratio,
-            "ratio_min": min(pair.ratios),
-            "ratio_max": max(pair.ratios),
-            "target": target,
-        },
-    )
-
-
-def torch_pool() -> ThreadPoolExecutor:
-    """One executor thread, where torch has dtorch's number of threads and no gradients."""
-
-    def start() -> None:
-        torch.set_num_threads(dtorch.get_num_threads())
-        torch.set_grad_enabled(False)
-
-    return ThreadPoolExecutor(1, initializer=start)
-
-
-def require_close(ours: Any, theirs: Any, tolerance: float) -> float:
-    """The greatest difference of two tensors; AssertionError when it is above ``tolerance``."""
-    difference = float((torch.tensor(ours.tolist()) - theirs.cpu()).abs().max())
-    if not difference <= tolerance:
-        raise AssertionError(f"results differ by {difference:g}, more than {tolerance:g}")
-    return difference
 
 
 # --- the measurements -----------------------------------------------------------------------------
@@ -194,6 +122,7 @@ async def measure_await(options: Options) -> list[Line]:
     line = ratio_line("await, ready", "ns", 1e9, "done asyncio.Future", pair, 1 / 1.1)
     line.target = "<= 1.1x time"
     line.figure = f"{1 / pair.ratio:.2f}x time"
+    line.spread = "{1:.2f}..{0:.2f}".format(*(1 / ratio for ratio in pair.quartiles))
     return [line]
 
 
@@ -414,88 +343,18 @@ async def measure_import(options: Options) -> list[Line]:
     ]
 
 
-Measurement = Callable[[Options], Awaitable[list[Line]]]
-
-# name: (measurement, loop, needs torch)
-MEASUREMENTS: dict[str, tuple[Measurement, str, bool]] = {
-    "add": (measure_add, "asyncio", True),
-    "await": (measure_await, "asyncio", False),
-    "product-latency": (measure_product_latency, "asyncio", True),
-    "product": (measure_product, "asyncio", True),
-    "minilm": (measure_minilm, "asyncio", True),
-    "ticker-asyncio": (lambda options: measure_ticker(options, "asyncio"), "asyncio", False),
-    "ticker-uvloop": (lambda options: measure_ticker(options, "uvloop"), "uvloop", False),
-    "import": (measure_import, "asyncio", False),
-    "jax": (measure_jax, "asyncio", False),  # last: its threads stay
+# A measurement for which a file is missing says so with FileNotFoundError.
+MEASUREMENTS: dict[str, Measurement] = {
+    "add": Measurement(measure_add, needs=("torch",)),
+    "await": Measurement(measure_await),
+    "product-latency": Measurement(measure_product_latency, needs=("torch",)),
+    "product": Measurement(measure_product, needs=("torch",)),
+    "minilm": Measurement(measure_minilm, needs=("torch",)),
+    "ticker-asyncio": Measurement(lambda options: measure_ticker(options, "asyncio")),
+    "ticker-uvloop": Measurement(lambda options: measure_ticker(options, "uvloop"), "uvloop"),
+    "import": Measurement(measure_import),
+    "jax": Measurement(measure_jax, needs=("jax",)),  # last: its threads stay
 }
-
-
-# --- output ---------------------------------------------------------------------------------------
-
-
-def conditions() -> dict[str, Any]:
-    """What a reader of the numbers needs to know about the run."""
-    model = ""
-    try:
-        for text in Path("/proc/cpuinfo").read_text().splitlines():
-            if text.startswith("model name"):
-                model = text.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass
-    return {
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cpu": model,
-        "cores_usable": len(os.sched_getaffinity(0)),
-        "load_1min": os.getloadavg()[0],
-        "dtorch": getattr(dtorch, "__version__", ""),
-        "torch": None if torch is None else torch.__version__,
-        "threads": dtorch.get_num_threads(),
-    }
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, never in exponent form."""
-    if value is None:
-        return "-"
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def row(line: Line) -> tuple[str, ...]:
-    """The cells of one line."""
-    verdict = {True: "met", False: "MISSED", None: ""}[line.met]
-    ours, peer = (number(value) for value in (line.ours, line.peer))
-    unit = f" {line.unit}"
-    return (
-        line.name,
-        ours + unit,
-        "-" if line.peer is None else peer + unit,
-        line.peer_name,
-        line.figure,
-        line.target,
-        verdict,
-    )
-
-
-def print_table(rows: list[tuple[str, ...]]) -> None:
-    """Columns as wide as their widest cell; numbers to the right."""
-    head = ("measurement", "dtorch", "peer", "which", "result", "target", "")
-    cells = [head, *rows]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(head))]
-    to_the_right = {1, 2, 4}
-    for index, line in enumerate(cells):
-        print(
-            "  ".join(
-                cell.rjust(width) if column in to_the_right else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-        )
-        if index == 0:
-            print("  ".join("-" * width for width in widths))
 
 
 def main() -> int:
@@ -507,47 +366,11 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, help="measure these alone")
     parser.add_argument("--quick", action="store_true", help="about a tenth of the samples")
     arguments = parser.parse_args()
-    options = Options(quick=arguments.quick)
-
-    about = conditions()
-    if torch is not None:
-        torch.set_num_threads(dtorch.get_num_threads())
-    print(
-        f"dtorch {about['dtorch']}, torch {about['torch'] or 'not installed'}, "
-        f"Python {about['python']}, {about['threads']} threads on {about['cores_usable']} cores "
-        f"({about['cpu'] or about['machine']}), load {about['load_1min']:.1f}",
-        flush=True,
+    report = measure_all(
+        MEASUREMENTS, arguments.only or MEASUREMENTS, Options(quick=arguments.quick)
     )
-    lines: list[Line] = []
-    notes: list[str] = []
-    failed = False
-    for name in arguments.only or MEASUREMENTS:
-        measurement, loop_name, needs_torch = MEASUREMENTS[name]
-        if needs_torch and torch is None:
-            notes.append(f"{name}: not measured, torch is not installed")
-            continue
-        needed = next((one for one in ("jax", "uvloop") if one in (name, loop_name)), None)
-        if needed is not None and importlib.util.find_spec(needed) is None:
-            notes.append(f"{name}: not measured, {needed} is not installed")
-            continue
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        try:
-            lines += harness.run_on(loop_name, lambda: measurement(options))  # noqa: B023
-        except FileNotFoundError as error:
-            notes.append(f"{name}: not measured, {error}")
-        except Exception as error:  # one failure must not hide the other numbers
-            failed = True
-            notes.append(f"{name}: FAILED, {type(error).__name__}: {error}")
-            traceback.print_exc()
-
-    print_table([row(line) for line in lines])
-    for note in notes:
-        print(note)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    report = {"conditions": about, "lines": [asdict(line) for line in lines], "notes": notes}
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written: {arguments.out}")
-    return 1 if failed else 0
+    write_json(report, arguments.out)
+    return 1 if report["failed"] else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Sentence embeddings, awaited: every sentence is a coroutine that awaits its own vector.
 
     python examples/embed.py [--file sentences.txt] [--concurrency 16] [--rounds 3]
-                             [--loop asyncio|uvloop] [--no-torch]
+                             [--loop asyncio|uvloop] [--no-torch] [--trace trace.json]
 
 The model is all-MiniLM-L6-v2. Its weights come through dtorch's own asynchronous reader; each
 request tokenizes one sentence, calls the model and awaits the result. The same requests then go
@@ -214,6 +214,10 @@ async def demo(
                 await asyncio.sleep(0.02)  # let threads that spin after their work go to sleep
     if pool is not None:
         pool.shutdown()
+    if arguments.trace is not None:
+        async with dtorch.profile(arguments.trace):  # one round more, which does not count
+            await run_round(sides[0], sentences, concurrency, tqdm(disable=True), keep=False)
+        print(f"trace: {arguments.trace} (opens in https://ui.perfetto.dev)")
 
     await print_neighbours(sentences, sides[0].vectors, arguments.neighbours)
     print_table(sides)
@@ -248,17 +252,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=positive, default=3, help="timed rounds of each side (3)")
     parser.add_argument("--neighbours", type=positive, default=8, help="sentences to print (8)")
     parser.add_argument("--no-torch", action="store_true", help="run dtorch alone")
+    parser.add_argument("--trace", type=Path, help="write a profile of one more round here")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     return parser.parse_args()
-
-
-def read_sentences(path: Path) -> list[str]:
-    """The non-empty lines of a UTF-8 text file; ValueError when there are none."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    sentences = [line.strip() for line in lines if line.strip()]
-    if not sentences:
-        raise ValueError(f"no sentences in {path}")
-    return sentences
 
 
 def main() -> int:
@@ -276,7 +272,7 @@ def main() -> int:
             import uvloop
 
             run = uvloop.run
-        sentences = read_sentences(arguments.file)
+        sentences = minilm.read_sentences(arguments.file)
         files = minilm.find_model()
     except (OSError, ValueError, ImportError) as error:
         print(f"embed.py: {error}", file=sys.stderr)

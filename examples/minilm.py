@@ -49,7 +49,7 @@ class ModelFiles:
 class Layer:
     """One layer. A pair is (weight [out, in], bias [out]), or (gain [D], bias [D]) for a norm."""
 
-    qkv: tuple[Tensor, Tensor]  # [3 D, D]: queries, keys and values in one product
+    qkv: tuple[Tensor, Tensor]  # [3 D, D]: of each head its queries, keys and values
     attention_out: tuple[Tensor, Tensor]  # [D, D]
     attention_norm: tuple[Tensor, Tensor]
     inner: tuple[Tensor, Tensor]  # [F, D]
@@ -79,6 +79,15 @@ def find_model() -> ModelFiles:
         )
     folder = Path(spec.submodule_search_locations[0]) / "model"
     return ModelFiles(folder / "model.safetensors", folder / "tokenizer.json")
+
+
+def read_sentences(path: Path) -> list[str]:
+    """The non-empty lines of a UTF-8 text file; ValueError when there are none."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    sentences = [line.strip() for line in lines if line.strip()]
+    if not sentences:
+        raise ValueError(f"no sentences in {path}")
+    return sentences
 
 
 def load_tokenizer(path: Path, tokens_max: int = TOKENS_MAX) -> Any:
@@ -122,8 +131,13 @@ def load_torch(path: Path) -> dict[str, Any]:
 def prepare(lib: Library, tensors: Mapping[str, Tensor]) -> Model:
     """Gather the weights for :func:`embed`, once.
 
-    The weights of queries, keys and values become one of [3 D, D].
+    The weights of queries, keys and values become one of [3 D, D], head by head, so that rows that
+    are next to each other belong to one head.
     """
+
+    def by_head(parts: list[Tensor]) -> Tensor:
+        split = [part.view(HEADS, FEATURES // HEADS, *part.shape[1:]) for part in parts]
+        return lib.cat(split, 1).view(3 * FEATURES, *parts[0].shape[1:])
 
     def pair(name: str) -> tuple[Tensor, Tensor]:
         return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
@@ -132,7 +146,7 @@ def prepare(lib: Library, tensors: Mapping[str, Tensor]) -> Model:
         at = f"encoder.layer.{index}"
         parts = [pair(f"{at}.attention.self.{name}") for name in ("query", "key", "value")]
         return Layer(
-            qkv=(lib.cat([weight for weight, _ in parts]), lib.cat([bias for _, bias in parts])),
+            qkv=(by_head([weight for weight, _ in parts]), by_head([bias for _, bias in parts])),
             attention_out=pair(f"{at}.attention.output.dense"),
             attention_norm=pair(f"{at}.attention.output.LayerNorm"),
             inner=pair(f"{at}.intermediate.dense"),
@@ -181,8 +195,8 @@ def embed(lib: Library, model: Model, ids: Tensor, mask: Tensor | None = None) -
     x = F.embedding(ids, model.words) + model.positions[:length]
     x = F.layer_norm(x, (FEATURES,), *model.norm, NORM_EPS)
     for layer in model.layers:
-        qkv = F.linear(x, *layer.qkv).view(rows, length, 3, HEADS, FEATURES // HEADS)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each [B, H, T, 32]
+        qkv = F.linear(x, *layer.qkv).view(rows, length, HEADS, 3, FEATURES // HEADS)
+        q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [B, H, T, 32]
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=attend)
         merged = heads.transpose(1, 2).reshape(rows, length, FEATURES)
         x = x + F.linear(merged, *layer.attention_out)

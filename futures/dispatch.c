@@ -9,34 +9,129 @@
 
 #include <string.h>
 
+#include "futures/place.h"
 #include "runtime/assert.h"
 #include "runtime/device.h"
+#include "runtime/dist.h"
 #include "runtime/rules.h"
+#include "runtime/stats.h"
+#include "scheduler/trace_task.h"
 
 #define EXTERNAL_COPY_BYTES_MAX (1 << 20)
 
 static dt_wait_hook wait_hook;
 static dt_room_hook room_hook;
+static dt_note_hook note_hook;
 
 void dt_dispatch_set_wait_hook(dt_wait_hook hook) { wait_hook = hook; }
 void dt_dispatch_set_room_hook(dt_room_hook hook) { room_hook = hook; }
+void dt_dispatch_set_note_hook(dt_note_hook hook) { note_hook = hook; }
 
 static dt_status wait_for(dt_future *future) {
     if (wait_hook) return wait_hook(future);
-    return dt_future_wait(future, -1, NULL, NULL);
+    dt_wait_begin(future, true);
+    dt_status status = dt_wait_block(dt_wait_block_begin(), future, -1, NULL, NULL);
+    dt_wait_end(future);
+    return status;
+}
+
+/* ---- who waits ------------------------------------------------------------------------------- */
+
+void dt_wait_begin(dt_future *future, bool blocks) {
+    dt_future_want(future);
+    if (!dt_runtime_started()) return; /* a forked child, or the end */
+    dt_sched *sched = dt_runtime();
+    if (DT_UNLIKELY(dt_sched_has_parked(sched))) dt_sched_tell(sched, DT_TASK_ASK, NULL);
+    dt_sched_demand(sched, blocks);
+}
+
+void dt_wait_end(dt_future *future) { dt_future_unwant(future); }
+
+void dt_wait_give_up(dt_future *future) {
+    if (dt_future_give_up(future) && dt_runtime_started())
+        dt_sched_tell(dt_runtime(), DT_TASK_ABANDON, NULL);
+}
+
+dt_sched *dt_wait_block_begin(void) {
+    if (!dt_runtime_started()) return NULL;
+    dt_sched *sched = dt_runtime();
+    dt_sched_helper_enter(sched);
+    return sched;
+}
+
+static bool is_complete(void *future) { return dt_future_get_state(future) != DT_FUTURE_PENDING; }
+
+dt_status dt_wait_block(dt_sched *sched, dt_future *future, int64_t timeout_ns,
+                        int (*interrupted)(void *context), void *context) {
+    if (sched != NULL) dt_sched_help(sched, is_complete, future);
+    return dt_future_wait(future, timeout_ns, interrupted, context);
+}
+
+/* Whether the handle that goes may be the last that could see a value still to be computed: beside
+ * it only the writer's operand is left, t itself or another view of the bytes. The controller sees
+ * whether that is so. */
+static bool may_be_last(const dt_tensor *t) {
+    const dt_storage *s = t->storage;
+    if (atomic_load_explicit(&s->readers, memory_order_relaxed) != 0) return false;
+    uint32_t bytes_refs = atomic_load_explicit(&s->refs, memory_order_relaxed);
+    uint32_t refs = atomic_load_explicit(&t->refs, memory_order_relaxed);
+    return (bytes_refs == 1 && refs == 2) || (bytes_refs == 2 && refs == 1);
+}
+
+/* The handle held the only reference to the parts, each of which may be computed for nobody now. */
+static void drop_parts(dt_tensor *t) {
+    int count;
+    dt_tensor *const *parts = dt_tensor_parts(&t, &count);
+    dt_tensor *kept[DT_MESH_DEVICES_MAX];
+    for (int k = 0; k < count; k++) kept[k] = dt_tensor_retain(parts[k]);
+    dt_tensor_release(t);
+    for (int k = 0; k < count; k++) dt_tensor_drop_handle(kept[k]);
+}
+
+void dt_tensor_drop_handle(dt_tensor *t) {
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) {
+        if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1)
+            drop_parts(t);
+        else
+            dt_tensor_release(t);
+        return;
+    }
+    bool final = atomic_load_explicit(&t->storage->writers, memory_order_relaxed) == 0;
+    if (DT_LIKELY(final) || !may_be_last(t) || !dt_runtime_started())
+        dt_tensor_release(t);
+    else
+        dt_sched_tell(dt_runtime(), DT_TASK_RELEASE, t);
 }
 
 /* ---- state of a tensor ---------------------------------------------------------------------- */
 
+/* FAILED as soon as one part has failed. */
+static dt_future_state state_of_parts(dt_tensor *t, dt_future **future) {
+    dt_dist *d = dt_dist_of(t);
+    dt_future_state all = DT_FUTURE_READY;
+    for (int k = 0; k < d->mesh->size; k++) {
+        dt_future *one;
+        dt_future_state state = dt_tensor_state(d->parts[k], &one);
+        if (state == DT_FUTURE_READY) continue;
+        if (future && (all == DT_FUTURE_READY || state != DT_FUTURE_PENDING)) *future = one;
+        all = state;
+        if (state != DT_FUTURE_PENDING) break;
+    }
+    if (all == DT_FUTURE_READY && dt_tensor_is_deferred(t)) dt_dist_settle(t);
+    return all;
+}
+
 dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future) {
     dt_storage *s = t->storage;
     if (future) *future = NULL;
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) return state_of_parts(t, future);
     if (DT_LIKELY(s->last_write == NULL)) return DT_FUTURE_READY;
     dt_future_state state = dt_future_get_state(s->last_write);
     if (state == DT_FUTURE_READY) {
         dt_future *done = s->last_write;
         s->last_write = NULL;
         dt_future_release(done);
+        if (DT_UNLIKELY(dt_tensor_is_deferred(t))) dt_tensor_settle(t);
         return state;
     }
     if (future) *future = s->last_write;
@@ -52,10 +147,15 @@ static void set_last_write(dt_storage *s, dt_future *future) {
 /* ---- submission
  * ---------------------------------------------------------------------------------- */
 
-static void task_ended(dt_task *task) {
-    dt_future *future = task->user;
-    dt_future_complete(future, task->error);
-    dt_future_release(future);
+static void task_ended(dt_task *task) { dt_future_complete(task->user, task->error); }
+
+/* Not when it has ended: until then the controller may ask for its want. */
+static void task_freed(dt_task *task) { dt_future_release(task->user); }
+
+static dt_want task_want(const dt_task *task) {
+    const dt_future *future = task->user;
+    if (dt_future_is_wanted(future)) return DT_WANTED;
+    return dt_future_is_abandoned(future) ? DT_WANT_ABANDONED : DT_WANT_NEVER;
 }
 
 static dt_status ensure_room(dt_sched *sched) {
@@ -66,6 +166,33 @@ static dt_status ensure_room(dt_sched *sched) {
             DT_TRY(dt_sched_wait_room(sched, -1));
     }
     return DT_OK;
+}
+
+static dt_client_note take_note(dt_future *future) {
+    dt_client_note note = {.future = future};
+    if (note_hook) note_hook(&note);
+    return note;
+}
+
+/* Gives the task the number that ties its records together. */
+static void trace_submission(dt_task *task, dt_future *future, const dt_client_note *note) {
+    dt_trace_nesting *nesting = dt_trace_nesting_get();
+    bool inside = nesting->depth > 0 && task->kind == DT_TASK_COMPUTE;
+    task->client = dt_trace_next_call();
+    dt_future_set_call(future, task->client);
+    nesting->last_call = task->client;
+    int64_t now_ns = dt_trace_now_ns();
+    dt_trace_append(&(dt_trace_record){
+        .kind = DT_TRACE_SUBMIT,
+        .flags = inside ? DT_TRACE_INSIDE : 0,
+        .start_ns = now_ns,
+        .end_ns = now_ns,
+        .call = task->client,
+        .op = task->call.op,
+        .label = dt_task_label(task),
+        .site = note->site,
+        .name = note->client,
+    });
 }
 
 dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
@@ -79,8 +206,14 @@ dt_status dt_runtime_submit(dt_task *task, dt_future **future_out) {
         dt_task_free(task);
         return status;
     }
-    task->user = dt_future_retain(future); /* task_ended's */
+    task->user = dt_future_retain(future); /* the task's */
     task->on_end = task_ended;
+    task->on_free = task_freed;
+    task->want = task_want;
+    dt_client_note note = take_note(future);
+    task->site = note.site;
+    task->priority = note.priority;
+    if (DT_UNLIKELY(dt_trace_is_on())) trace_submission(task, future, &note);
     DT_ASSERT(task->kind != DT_TASK_WRITE || task->call.nout == 0);
     for (int k = 0; k < task->call.nout; k++) {
         dt_storage *s = task->call.operands[k]->storage;
@@ -195,26 +328,6 @@ static void bump_versions(const dt_call *call) {
         atomic_fetch_add_explicit(&dt_call_out(call, k)->storage->version, 1, memory_order_relaxed);
 }
 
-static dt_status run_here(const dt_call *call) {
-    dt_status status = dt_call_run_inline(call);
-    bump_versions(call);
-    if (DT_LIKELY(status == DT_OK)) {
-        for (int k = 0; k < call->nout; k++) {
-            dt_storage *s = dt_call_out(call, k)->storage;
-            if (DT_UNLIKELY(s->last_write != NULL)) { /* an earlier write that ended well */
-                dt_future *done = s->last_write;
-                s->last_write = NULL;
-                dt_future_release(done);
-            }
-        }
-        return DT_OK;
-    }
-    dt_error *error = dt_error_capture(status);
-    status = fail_outputs(call, error);
-    dt_error_release(error);
-    return status;
-}
-
 static dt_status submit_call(dt_call *call, bool wait) {
     dt_task *task;
     DT_TRY(dt_task_new(DT_TASK_COMPUTE, call->nout, call->nin, &task));
@@ -224,6 +337,43 @@ static dt_status submit_call(dt_call *call, bool wait) {
     DT_TRY(dt_runtime_submit(task, &future));
     dt_status status = wait ? wait_for(future) : DT_OK;
     dt_future_release(future);
+    return status;
+}
+
+/* Nothing was computed for want of an output's memory, and tasks are in flight that may free some:
+ * the call can wait for that. */
+static bool others_may_free_memory(const dt_call *call) {
+    bool untouched = false;
+    for (int k = 0; k < call->nout; k++)
+        untouched |= atomic_load_explicit(&dt_call_out(call, k)->storage->data,
+                                          memory_order_relaxed) == NULL;
+    return untouched && dt_runtime_started() && dt_sched_in_flight(dt_runtime()) > 0;
+}
+
+static dt_status run_here(dt_call *call) {
+    dt_status status = dt_call_run_inline(call);
+    if (DT_UNLIKELY(status == DT_E_NO_MEMORY) && others_may_free_memory(call))
+        return submit_call(call, false);
+    dt_counts.inlined++;
+    bump_versions(call);
+    if (DT_LIKELY(status == DT_OK)) {
+        for (int k = 0; k < call->nout; k++) {
+            dt_tensor *t = dt_call_out(call, k);
+            dt_storage *s = t->storage;
+            if (DT_UNLIKELY(dt_tensor_is_deferred(t))) dt_tensor_settle(t);
+            if (DT_UNLIKELY(s->last_write != NULL)) { /* an earlier write that ended well */
+                dt_future *done = s->last_write;
+                s->last_write = NULL;
+                dt_future_release(done);
+            }
+        }
+        return DT_OK;
+    }
+    dt_trace_nesting_get()->failed = true;
+    dt_error *error = dt_error_capture(status);
+    dt_error_set_origin(error, (uint32_t)call->op + 1, take_note(NULL).site);
+    status = fail_outputs(call, error);
+    dt_error_release(error);
     return status;
 }
 
@@ -269,7 +419,7 @@ static dt_status place_and_run(dt_call *call) {
 /* ---- targets: in-place and out=
  * -------------------------------------------------------------------- */
 
-static dt_status check_target(const dt_op_call *c) {
+dt_status dt__check_target(const dt_op_call *c) {
     const dt_tensor *target = c->target, *result = c->outs[0];
     char a[200], b[200];
     if (!dt_tensor_same_shape(target, result) && c->inplace)
@@ -324,7 +474,7 @@ static dt_status resolve_overlaps(dt_op_call *c) {
 /* Redirects the write into the target where the kernel can, else tells to copy afterwards. */
 static dt_status redirect(dt_op_call *c, const dt_kernel *kernel, bool *copy_after) {
     *copy_after = false;
-    DT_TRY(check_target(c));
+    DT_TRY(dt__check_target(c));
     if (!dt_tensor_same_shape(c->target, c->outs[0])) { /* out= of another shape: torch resizes */
         c->replace_target = true;
         return DT_OK;
@@ -359,7 +509,7 @@ static dt_status make_inputs_contiguous(dt_call *call) {
 
 static dt_status finish_view_target(dt_op_call *c) {
     if (!c->target) return DT_OK;
-    DT_TRY(check_target(c));
+    DT_TRY(dt__check_target(c));
     if (!dt_tensor_same_shape(c->target, c->outs[0])) {
         c->replace_target = true;
         return DT_OK;
@@ -386,16 +536,50 @@ static dt_status dispatch_inferred(dt_op_call *c) {
     return DT_OK;
 }
 
-dt_status dt_dispatch(dt_op_call *c) {
-    dt_graveyard_drain();
-    dt_status status = c->op->rule(c);
-    if (DT_LIKELY(status == DT_OK)) status = dispatch_inferred(c);
-    if (DT_UNLIKELY(status != DT_OK)) {
-        dt_op_call_clear(c);
-        return status;
+/* All but letting go of the call, whose operands are still to be looked at. */
+static dt_status dispatch(dt_op_call *c) {
+    dt_status status;
+    const dt_mesh *mesh;
+    if (DT_UNLIKELY(dt_rule_metadata_only)) {
+        status = c->op->rule(c);
+    } else {
+        dt_graveyard_drain();
+        dt_counts.dispatched++;
+        if (DT_UNLIKELY((mesh = dt__place_mesh(c)) != NULL)) {
+            status = dt__place_dispatch(c, mesh);
+        } else {
+            status = c->op->rule(c);
+            if (DT_LIKELY(status == DT_OK)) status = dispatch_inferred(c);
+        }
     }
-    dt_call_fini(&c->call);
-    return DT_OK;
+    if (DT_UNLIKELY(status != DT_OK)) dt_op_call_clear(c);
+    return status;
+}
+
+static __attribute__((noinline, cold)) dt_status dispatch_traced(dt_op_call *c) {
+    dt_trace_nesting *nesting = dt_trace_nesting_get(), outer = *nesting;
+    dt_client_note note = take_note(NULL);
+    int64_t inlined = dt_counts.inlined;
+    dt_trace_record r = {.kind = DT_TRACE_OP, .op = c->op->id, .start_ns = dt_trace_now_ns()};
+    *nesting = (dt_trace_nesting){.depth = outer.depth + 1};
+    dt_status status = dispatch(c);
+    r.end_ns = dt_trace_now_ns();
+    r.call = nesting->last_call;
+    r.site = note.site;
+    r.name = note.client;
+    if (dt_counts.inlined != inlined) r.flags |= DT_TRACE_INLINE;
+    if (status != DT_OK || nesting->failed) r.flags |= DT_TRACE_FAILED;
+    if (status == DT_OK && r.call == 0) r.bytes = dt_call_bytes(&c->call);
+    *nesting = outer;
+    if (r.call != 0) nesting->last_call = r.call;
+    dt_trace_append(&r);
+    return status;
+}
+
+dt_status dt_dispatch(dt_op_call *c) {
+    dt_status status = DT_UNLIKELY(dt_trace_is_on()) ? dispatch_traced(c) : dispatch(c);
+    if (DT_LIKELY(status == DT_OK)) dt_call_fini(&c->call);
+    return status;
 }
 
 dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) {

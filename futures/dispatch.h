@@ -26,7 +26,8 @@ dt_status dt_dispatch(dt_op_call *call) DT_MUST_CHECK;
 
 /* Where the bytes of t stand.
  * READY: no task writes them; FAILED: the last writer failed; PENDING: *future is what to wait for
- * (borrowed; may be NULL otherwise). Drops last_write when it has completed well. */
+ * (borrowed; may be NULL otherwise). Drops last_write when it has completed well, and settles t
+ * when it was deferred: after READY all metadata is known. */
 dt_future_state dt_tensor_state(dt_tensor *t, dt_future **future);
 
 /* The shared scheduler, started at first use with the environment's settings (DTORCH_IO,
@@ -51,8 +52,40 @@ dt_status dt_tensor_fence(dt_tensor *t, bool readers, dt_future **out) DT_MUST_C
  * NULL in *out when nothing is in flight. */
 dt_status dt_runtime_fence(dt_future **out) DT_MUST_CHECK;
 
+/* Around every wait for a future; `blocks`: dt_wait_block follows.  begin: what was held back for
+ * others to join starts, what is parked upstream runs again, and the future counts as wanted; end:
+ * the wait is over, or nobody cares any more whether it is; give_up: the waiter was cancelled:
+ * unless others wait, what has not started of the computation is put aside until somebody waits
+ * again. */
+void dt_wait_begin(dt_future *future, bool blocks);
+void dt_wait_end(dt_future *future);
+void dt_wait_give_up(dt_future *future);
+
+/* Waits for the future in this thread, which computes meanwhile what it can (see dt_sched_help),
+ * and then sleeps: as dt_future_wait.  _begin with the client lock, before dt_wait_begin's count is
+ * given back; the wait itself without. */
+dt_sched *dt_wait_block_begin(void);
+dt_status dt_wait_block(dt_sched *sched, dt_future *future, int64_t timeout_ns,
+                        int (*interrupted)(void *context), void *context) DT_MUST_CHECK;
+
+/* The last reference that a user's handle held; the value is not computed if nobody else can see
+ * it. */
+void dt_tensor_drop_handle(dt_tensor *t);
+
 /* Copy of src into dst (cast, broadcast already applied: same shapes). */
 dt_status dt_copy_into(dt_tensor *dst, dt_tensor *src) DT_MUST_CHECK;
+
+/* What only the client knows of a call: asked for each task that is submitted, and for each op that
+ * failed inline. python/ installs it; without one all is 0. */
+typedef struct dt_client_note {
+    uint32_t site;     /* the user's line, see dt_error_set_origin */
+    uint32_t client;   /* the coroutine or thread, for traces */
+    uint8_t priority;  /* dt_priority */
+    dt_future *future; /* told, not asked: of the task that is about to be submitted, borrowed;
+                          NULL: an op failed inline */
+} dt_client_note;
+typedef void (*dt_note_hook)(dt_client_note *note);
+void dt_dispatch_set_note_hook(dt_note_hook hook);
 
 /* Called when the client has to wait (an op on external memory); python/ installs how to do so
  * without the GIL. Returns DT_OK once the

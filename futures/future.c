@@ -31,10 +31,15 @@ struct dt_future {
     _Atomic(uint32_t) refs;
     _Atomic(uint32_t) state; /* dt_future_state; a futex word */
     _Atomic(uint32_t) sleepers;
+    _Atomic(uint32_t) wants;
+    _Atomic(bool) abandoned;
     uint32_t process; /* which process made it, see I4 */
+    uint32_t call;    /* see dt_future_set_call */
     _Atomic(dt_waiter *) waiters;
     dt_error *error;
 };
+
+_Static_assert(sizeof(dt_future) <= 48, "a future fits its size class");
 
 static _Atomic(uint32_t) process_number; /* raised in each forked child */
 static _Atomic(dt_error *) fork_error;   /* made when first asked for; never released */
@@ -69,7 +74,10 @@ dt_status dt_future_new(dt_future **out) {
     atomic_init(&f->refs, 1);
     atomic_init(&f->state, DT_FUTURE_PENDING);
     atomic_init(&f->sleepers, 0);
+    atomic_init(&f->wants, 0);
+    atomic_init(&f->abandoned, false);
     f->process = atomic_load_explicit(&process_number, memory_order_relaxed);
+    f->call = 0;
     atomic_init(&f->waiters, NULL);
     f->error = NULL;
     *out = f;
@@ -104,6 +112,9 @@ dt_error *dt_future_error(const dt_future *f) {
     return state == DT_FUTURE_PENDING ? NULL : f->error;
 }
 
+void dt_future_set_call(dt_future *f, uint32_t call) { f->call = call; }
+uint32_t dt_future_call(const dt_future *f) { return f->call; }
+
 static void wake_waiters(dt_waiter *newest) {
     dt_waiter *oldest_first = NULL;
     while (newest != NULL) {
@@ -132,6 +143,36 @@ void dt_future_complete(dt_future *f, dt_error *error) {
         dt_futex_wake(&f->state, INT32_MAX);
     wake_waiters(atomic_exchange_explicit(&f->waiters, CLOSED, memory_order_acq_rel));
 }
+
+/* ---- who waits ------------------------------------------------------------------------------ */
+
+void dt_future_want(dt_future *f) {
+    atomic_fetch_add_explicit(&f->wants, 1, memory_order_seq_cst);
+    atomic_store_explicit(&f->abandoned, false, memory_order_seq_cst);
+}
+
+void dt_future_unwant(dt_future *f) {
+    uint32_t before = atomic_fetch_sub_explicit(&f->wants, 1, memory_order_seq_cst);
+    DT_ASSERT(before > 0);
+}
+
+/* Clients want and give up under their lock, so that the last one is known. */
+bool dt_future_give_up(dt_future *f) {
+    dt_future_unwant(f);
+    if (dt_future_is_wanted(f) || dt_future_get_state(f) != DT_FUTURE_PENDING) return false;
+    atomic_store_explicit(&f->abandoned, true, memory_order_seq_cst);
+    return true;
+}
+
+bool dt_future_is_wanted(const dt_future *f) {
+    return atomic_load_explicit(&f->wants, memory_order_seq_cst) != 0;
+}
+
+bool dt_future_is_abandoned(const dt_future *f) {
+    return atomic_load_explicit(&f->abandoned, memory_order_seq_cst);
+}
+
+/* ---- waiters -------------------------------------------------------------------------------- */
 
 bool dt_future_add_waiter(dt_future *f, dt_waiter *waiter) {
     if (DT_UNLIKELY(is_lost(f))) return false;

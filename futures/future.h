@@ -47,6 +47,20 @@ void dt_future_complete(dt_future *future, dt_error *error);
 /* False when the future is complete already (the waiter was not added, wake() is not called). */
 bool dt_future_add_waiter(dt_future *future, dt_waiter *waiter);
 
+/* Who waits.  Everybody who waits for a future, in whatever way, counts as wanting it until then;
+ * whoever gives up before it is complete says so, and when nobody is left the future is abandoned
+ * until somebody wants it again (scheduler/demand.c parks its task). Any thread. */
+void dt_future_want(dt_future *future);
+void dt_future_unwant(dt_future *future);  /* the wait is over */
+bool dt_future_give_up(dt_future *future); /* ... too early: true when nobody is left */
+bool dt_future_is_wanted(const dt_future *future);
+bool dt_future_is_abandoned(const dt_future *future);
+
+/* The number of the task in the profile that is being recorded (trace.h); set before others know
+ * the future. 0: none. */
+void dt_future_set_call(dt_future *future, uint32_t call);
+uint32_t dt_future_call(const dt_future *future);
+
 /* The error of a failed or cancelled future, borrowed; NULL otherwise. */
 dt_error *dt_future_error(const dt_future *future);
 

@@ -38,6 +38,13 @@ void dt_memory_stats_get(dt_memory_stats *stats);
 void dt_memory_stats_reset_peak(void);
 void dt_memory_cache_empty(void);        /* gives cached large blocks back to the OS */
 void dt_memory_limit_set(int64_t bytes); /* live storage bytes; 0: none */
+int64_t dt_memory_limit(void);
+int64_t dt_memory_live(void);
+
+/* freed(context) is called, in whatever thread, whenever bytes of a storage are given back, until
+ * this is called again (NULL: nobody). One at a time in the process; after the return the former
+ * one is not called any more. It must not allocate, free or block. */
+void dt_memory_watch(void (*freed)(void *context), void *context);
 
 /* Test hook: the n-th allocation from now (1 = next), in any thread, fails, and all later ones when
  * `sticky`; 0 switches it off. Returns the number of allocations counted since the last call. */

@@ -338,6 +338,37 @@ static void block_free(void *p, size_t size) {
 
 #endif
 
+/* ---- who waits for memory -------------------------------------------------------------------- */
+
+static _Atomic(bool) watched;
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*watch_freed)(void *context);
+static void *watch_context;
+
+void dt_memory_watch(void (*freed)(void *context), void *context) {
+    pthread_mutex_lock(&watch_lock);
+    watch_freed = freed;
+    watch_context = context;
+    atomic_store_explicit(&watched, freed != NULL, memory_order_seq_cst);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+static __attribute__((noinline, cold)) void tell_watcher(void) {
+    pthread_mutex_lock(&watch_lock);
+    if (watch_freed != NULL) watch_freed(watch_context);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+static void forget_watcher_in_child(void) {
+    pthread_mutex_init(&watch_lock, NULL);
+    watch_freed = NULL;
+    atomic_store_explicit(&watched, false, memory_order_relaxed);
+}
+
+static __attribute__((constructor)) void watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, forget_watcher_in_child);
+}
+
 /* ---- the public side ------------------------------------------------------------------------- */
 
 void *dt_bytes_alloc(size_t size) {
@@ -352,6 +383,7 @@ void dt_bytes_free(void *block, size_t size) {
     if (block == NULL) return;
     block_free(block, size);
     uncount_live((int64_t)size);
+    if (DT_UNLIKELY(atomic_load_explicit(&watched, memory_order_seq_cst))) tell_watcher();
 }
 
 void dt_memory_stats_get(dt_memory_stats *stats) {
@@ -366,7 +398,9 @@ void dt_memory_stats_reset_peak(void) {
     atomic_store_explicit(&peak_bytes, now, memory_order_relaxed);
 }
 
-int64_t dt__bytes_limit(void) { return atomic_load_explicit(&limit_bytes, memory_order_relaxed); }
+int64_t dt_memory_live(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
+
+int64_t dt_memory_limit(void) { return atomic_load_explicit(&limit_bytes, memory_order_relaxed); }
 
 void dt_memory_limit_set(int64_t bytes) {
     atomic_store_explicit(&limit_bytes, bytes > 0 ? bytes : 0, memory_order_relaxed);

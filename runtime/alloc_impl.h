@@ -30,9 +30,6 @@ void dt__small_trim(void);
 /* Objects alive, over all threads (dt_memory_stats.objects). */
 int64_t dt__objects(void);
 
-/* The limit on live bytes of storages; 0: none. */
-int64_t dt__bytes_limit(void);
-
 /* True when the allocation being made is to fail (dt_alloc_fail_at). */
 bool dt__alloc_injected(void);
 

@@ -42,6 +42,7 @@ typedef struct dt_ew_family {
     const char *name;
     uint8_t nin;
     uint8_t flags;
+    uint8_t row;                /* its place in kernels/ew.def */
     float cost;                 /* about ns for 16 elements of f32 with AVX-512, in L1 */
     const dt_ew_tile *tiles[3]; /* by instruction set, then by dtype; NULL where there is none */
     /* The tile function for `compute` on this CPU, or NULL when the expression is not defined

@@ -5,7 +5,8 @@
  * the device table maps an op to its kernel, so that nobody but the device knows kernels by name.
  *
  * I1: when run() is called, every operand's storage is materialised, and no one else writes the
- *     inputs or touches the outputs.
+ *     inputs or touches the outputs. Deferred outputs have no memory yet: the kernel takes it when
+ *     it knows the size (dt_tensor_produce), in run() when it has one part, else in finish().
  * I2: run() never blocks, never allocates Python objects, never takes the GIL.
  * I3: the bits that a kernel writes depend on shapes, strides-independent, and values only: not on
  *     the number of parts, the thread, or the position of a view in memory.
@@ -32,6 +33,9 @@ typedef struct dt_params {
     void *owned; /* optional heap block, freed with dt_free(owned, owned_size) */
     size_t owned_size;
 } dt_params;
+
+/* Of params.i[2] of products: a part of one on a mesh; in the whole the operand lies along k. */
+enum { DT_PRODUCT_PART = 1, DT_PRODUCT_A_ALONG_K = 2, DT_PRODUCT_B_ALONG_K = 4 };
 
 typedef struct dt_call {
     const struct dt_kernel *kernel;
@@ -61,14 +65,15 @@ enum {
     DT_KERNEL_CONTIGUOUS_OUT = 1u << 1, /* outputs must be contiguous (fresh ones always are) */
     DT_KERNEL_ELEMENTWISE = 1u << 2,    /* fusible: family points at its tile functions */
     DT_KERNEL_OUT_CASTS = 1u << 3,      /* may write an output of another dtype than `compute` */
-    DT_KERNEL_USES_OMP = 1u << 4,       /* calls a library with OpenMP threads: set them to 1 */
+    DT_KERNEL_FUSIBLE = DT_KERNEL_ELEMENTWISE, /* worth asking dt_fuse_ops.fusible */
+    DT_KERNEL_USES_OMP = 1u << 4, /* calls a library with OpenMP threads: set them to 1 */
 };
 
 typedef struct dt_kernel {
     const char *name;
     /* Computes one part. Required. */
     dt_status (*run)(const dt_call *call, const dt_part *part);
-    /* Into how many parts (1..threads*4) the call is worth splitting over `threads`. NULL: 1. */
+    /* Into how many parts (1..threads*8) the call is worth splitting over `threads`. NULL: 1. */
     int (*parts)(const dt_call *call, int threads);
     /* Scratch wanted for that many parts. NULL: none. */
     size_t (*scratch_bytes)(const dt_call *call, int parts);

@@ -8,9 +8,10 @@
 
 #include "runtime/infer.h"
 
-#define OP(name_, rule_, kernel_, dtypes_, api_, schema_)                                          \
+#define OP(name_, rule_, kernel_, dtypes_, api_, schema_, shard_)                                  \
     [DT_OP_##name_] = {.full_name = #name_,                                                        \
                        .rule = dt_infer_##rule_,                                                   \
+                       .shard = dt_shard_##shard_,                                                 \
                        .schema = schema_,                                                          \
                        .id = DT_OP_##name_,                                                        \
                        .dtypes = DT_DTYPES_##dtypes_,                                              \

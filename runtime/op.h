@@ -1,6 +1,6 @@
 /* op.h: the registry. One row of ops.def makes an op.
  *
- * OP(name, rule, kernel, dtypes, api, schema)
+ * OP(name, rule, kernel, dtypes, api, schema, shard)
  *   name    enumerator suffix (DT_OP_name) and, unless it ends in "__x" (an overload), the
  *           Python name
  *   rule    dt_infer_<rule>(dt_op_call *): checks the arguments, creates outs, fills call
@@ -13,6 +13,8 @@
  *           positional)   L sequence of tensors   d dtype   v device (only the CPU now)
  *           a "?" after the letter also takes None; "=x" gives a default (an int, a float, True,
  *           False, None or a quoted 'string'); "*" starts keyword-only parameters
+ *   shard   dt_shard_<shard>(const dt_ask *, dt_ways *): how the op runs on a mesh without
+ *           communication, see shard.h
  *
  * From the rows come the enum, the table dt_op_table, the Python functions, methods and in-place
  * methods, the type stub, and the list that tests and benches walk.
@@ -27,7 +29,7 @@
 #include "runtime/tensor.h"
 
 typedef enum dt_op_id {
-#define OP(name, rule, kernel, dtypes, api, schema) DT_OP_##name,
+#define OP(name, rule, kernel, dtypes, api, schema, shard) DT_OP_##name,
 #include "runtime/ops.def"
 #undef OP
     DT_OP_COUNT,
@@ -76,13 +78,21 @@ typedef struct dt_arg {
 } dt_arg;
 
 #define DT_ARGS_MAX 14
-#define DT_OUTS_MAX 4 /* ops with more outputs (split, unbind) are composites in Python */
+#define DT_OUTS_MAX                                                                                \
+    DT_RANK_MAX /* nonzero as a tuple; split and unbind are composites in Python                   \
+                 */
 
 typedef struct dt_op_call dt_op_call;
+struct dt_ask;
+struct dt_ways;
+struct dt_spot;
+struct dt_mesh;
+struct dt_placement;
 
 typedef struct dt_op {
     const char *full_name; /* the row's; dt_op_display_name gives the user's */
     dt_status (*rule)(dt_op_call *call);
+    void (*shard)(const struct dt_ask *ask, struct dt_ways *ways);
     const char *schema;
     uint16_t id;     /* dt_op_id */
     uint8_t dtypes;  /* dt_dtype_rule */
@@ -113,6 +123,13 @@ struct dt_op_call {
      * checks shape, dtype and overlap and redirects the write. */
     dt_tensor *target;
     bool inplace; /* target is args[0] (add_), not out= */
+    /* Where the result of an op without tensors goes (zeros, arange); NULL: to the CPU. placements:
+     * mesh->rank of them. Borrowed. */
+    const struct dt_mesh *mesh;
+    const struct dt_placement *placements;
+    /* Set by dispatch while it runs one device's part of a call on a mesh: rules whose arguments
+     * speak of the whole (sizes, offsets, counts) ask it (shard.h). */
+    const struct dt_spot *spot;
 
     /* Filled in by the rule. */
     int nout;

@@ -11,6 +11,7 @@
 #include "runtime/assert.h"
 
 dt_status (*dt_rule_invoke)(dt_op_call *call);
+int dt_rule_metadata_only;
 dt_generator dt_default_generator = {.seed = 67280421310721u, .offset = 0};
 
 const char *dt_rule_c_name(int dtype) {
@@ -31,7 +32,7 @@ static dt_dtype promote_or(dt_dtype a, dt_dtype b) {
 
 void dt_promotion_add_tensor(dt_promotion *p, const dt_tensor *t) {
     dt_dtype dtype = (dt_dtype)t->dtype;
-    if (t->wrapped)
+    if (t->flags & DT_TENSOR_WRAPPED)
         p->wrapped = promote_or(p->wrapped, dt_dtype_is_float(dtype) ? dt_default_dtype() : dtype);
     else if (t->rank == 0)
         p->zero = promote_or(p->zero, dtype);
@@ -62,6 +63,9 @@ void dt_op_call_init(dt_op_call *call, dt_op_id id) {
     call->nargs = 0;
     call->target = NULL;
     call->inplace = false;
+    call->mesh = NULL;
+    call->placements = NULL;
+    call->spot = NULL;
     call->nout = 0;
     call->done = false;
     call->replace_target = false;
@@ -91,6 +95,13 @@ dt_status dt_rule_call(dt_op_call *c, int nout, int nin, dt_tensor *const *input
 dt_status dt_rule_out(dt_op_call *c, dt_dtype dtype, const dt_dims *shape) {
     DT_ASSERT(c->nout < DT_OUTS_MAX);
     DT_TRY(dt_tensor_new(dtype, shape->rank, shape->v, &c->outs[c->nout]));
+    c->nout++;
+    return DT_OK;
+}
+
+dt_status dt_rule_out_deferred(dt_op_call *c, dt_dtype dtype, const dt_dims *shape, bool columns) {
+    DT_ASSERT(c->nout < DT_OUTS_MAX);
+    DT_TRY(dt_tensor_new_deferred(dtype, shape->rank, shape->v, columns, &c->outs[c->nout]));
     c->nout++;
     return DT_OK;
 }

@@ -44,12 +44,20 @@ dt_status dt_rule_call(dt_op_call *c, int nout, int nin, dt_tensor *const *input
 /* A fresh contiguous output number c->nout. */
 dt_status dt_rule_out(dt_op_call *c, dt_dtype dtype, const dt_dims *shape) DT_MUST_CHECK;
 
+/* The same, deferred: the entry of shape that is -1 becomes known when the kernel runs. */
+dt_status dt_rule_out_deferred(dt_op_call *c, dt_dtype dtype, const dt_dims *shape, bool columns)
+    DT_MUST_CHECK;
+
 /* Finishes a view: outs[0] over base's storage. */
 dt_status dt_rule_view(dt_op_call *c, const dt_tensor *base, const dt_dims *shape,
                        const int64_t *strides, int64_t offset) DT_MUST_CHECK;
 
 /* Runs another op from within a rule; set by dispatch. */
 extern dt_status (*dt_rule_invoke)(dt_op_call *call);
+
+/* While not 0, rules are run for the metadata of tensors on a mesh alone: what they invoke runs no
+ * kernel, and they take no memory. Client lock. */
+extern int dt_rule_metadata_only;
 
 /* out = op(t converted to dtype) helpers for composites; owned results. */
 dt_status dt_rule_to_dtype(dt_tensor *t, dt_dtype dtype, dt_tensor **out) DT_MUST_CHECK;

@@ -9,6 +9,7 @@
 #include "runtime/assert.h"
 #include "runtime/infer.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 #define OPERANDS_MAX 4
 
@@ -385,7 +386,12 @@ dt_status dt_infer_masked_fill(dt_op_call *c) {
                        c->args[2].t->rank);
     const dt_arg *operands[3] = {&c->args[1], &c->args[2], &c->args[0]};
     dt_dtype dtype = (dt_dtype)input->dtype;
-    return dt_rule_elementwise(c, operands, 3, dtype, dtype);
+    DT_TRY(dt_rule_elementwise(c, operands, 3, dtype, dtype));
+    if (c->outs[0]->contiguous) return DT_OK;
+    dt_dims shape = dt_tensor_dims(c->outs[0]); /* torch's is row-major, whatever the input is */
+    dt_tensor_release(c->outs[0]);
+    c->nout = 0;
+    return dt_rule_out(c, dtype, &shape);
 }
 
 dt_status dt_infer_clamp(dt_op_call *c) {
@@ -469,7 +475,7 @@ dt_status dt_infer_fill(dt_op_call *c) {
                        "fill_ only supports 0-dimension value tensor but got tensor with %d "
                        "dimensions.",
                        c->args[1].t->rank);
-    dt_dims shape = dt_tensor_dims(input);
+    dt_dims shape = c->spot != NULL ? dt_spot_out_dims(c->spot, 0) : dt_tensor_dims(input);
     DT_TRY(dt_rule_call(c, 1, 1, NULL));
     c->call.compute = input->dtype;
     if (c->args[1].kind == DT_ARG_TENSOR)

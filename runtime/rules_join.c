@@ -1,7 +1,8 @@
 /* rules_join.c: cat, stack and lookups by index.
  *
  * Params: cat i[0] the dim along which inputs (all of the output's dtype) are laid side by side;
- * index_select and gather i[0] the dim.  Indices are checked by the kernel when it runs: an index
+ * lookups i[0] the dim, i[1] the number of the first row there is, i[2] of how many that there are
+ * in all (a device may have some only).  Indices are checked by the kernel when it runs: an index
  * out of range is an error of the value, raised at await or read.
  */
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "runtime/alloc.h"
 #include "runtime/infer.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 /* torch lets a 1-D tensor of size 0 take part in any cat, ignored. */
 static bool is_legacy_empty(const dt_tensor *t) { return t->rank == 1 && t->shape[0] == 0; }
@@ -137,6 +139,16 @@ dt_status dt_infer_stack(dt_op_call *c) {
 
 static bool is_index(const dt_tensor *t) { return t->dtype == DT_I64 || t->dtype == DT_I32; }
 
+/* Which rows of dim d the call's first tensor has: all, or this device's. */
+static void set_rows(dt_op_call *c, int d) {
+    const dt_tensor *whole = dt_spot_whole(c, 0);
+    dt_box box = {.start = {0}};
+    if (c->spot != NULL) dt_spot_in(c->spot, 0, &box);
+    c->call.params.i[0] = d;
+    c->call.params.i[1] = whole->rank > 0 ? box.start[d] : 0;
+    c->call.params.i[2] = whole->rank > 0 ? whole->shape[d] : 1;
+}
+
 dt_status dt_infer_embedding(dt_op_call *c) {
     dt_tensor *weight = c->args[0].t, *index = c->args[1].t;
     if (weight->rank != 2) return dt_fail(DT_E_RUNTIME, "'weight' must be 2-D");
@@ -154,6 +166,7 @@ dt_status dt_infer_embedding(dt_op_call *c) {
     dt_tensor *inputs[2] = {weight, index};
     DT_TRY(dt_rule_call(c, 1, 2, inputs));
     c->call.compute = weight->dtype;
+    set_rows(c, 0);
     return dt_rule_out(c, (dt_dtype)weight->dtype, &shape);
 }
 
@@ -174,8 +187,23 @@ dt_status dt_infer_index_select(dt_op_call *c) {
     dt_tensor *inputs[2] = {t, index};
     DT_TRY(dt_rule_call(c, 1, 2, inputs));
     c->call.compute = t->dtype;
-    c->call.params.i[0] = d;
+    set_rows(c, d);
     return dt_rule_out(c, (dt_dtype)t->dtype, &shape);
+}
+
+/* t from where this device's part of the index begins, along dims in which only that is cut. */
+static dt_status beside_index(const dt_op_call *c, dt_tensor *t, int dim, dt_tensor **out) {
+    dt_box in, index;
+    int64_t offset = t->offset, shape[DT_RANK_MAX];
+    dt_spot_in(c->spot, 0, &in);
+    dt_spot_in(c->spot, 1, &index);
+    for (int d = 0; d < t->rank; d++) {
+        shape[d] = t->shape[d];
+        if (d == dim || index.size[d] == 0 || index.start[d] == in.start[d]) continue;
+        offset += (index.start[d] - in.start[d]) * t->strides[d];
+        shape[d] = index.size[d];
+    }
+    return dt_tensor_new_view(t, (dt_dtype)t->dtype, t->rank, shape, t->strides, offset, out);
 }
 
 dt_status dt_infer_gather(dt_op_call *c) {
@@ -198,9 +226,15 @@ dt_status dt_infer_gather(dt_op_call *c) {
                            dt_shape_format(t->rank, t->shape, b, sizeof b), d);
         }
     dt_dims shape = dt_tensor_dims(index);
-    dt_tensor *inputs[2] = {t, index};
-    DT_TRY(dt_rule_call(c, 1, 2, inputs));
+    dt_tensor *inputs[2] = {t, index}, *beside = NULL;
+    if (c->spot != NULL && t->rank > 0 && index->rank > 0) {
+        DT_TRY(beside_index(c, t, d, &beside));
+        inputs[0] = beside;
+    }
+    dt_status status = dt_rule_call(c, 1, 2, inputs);
+    if (beside != NULL) dt_tensor_release(beside);
+    DT_TRY(status);
     c->call.compute = t->dtype;
-    c->call.params.i[0] = d;
+    set_rows(c, d);
     return dt_rule_out(c, (dt_dtype)t->dtype, &shape);
 }

@@ -4,13 +4,16 @@
  * beta * bias, batch dims broadcast by stride 0, operands possibly strided.  Params: f[0] alpha,
  * f[1] beta; with nin == 3 the third input is the bias, expanded to the output's shape.  `linear`
  * has its own kernel (x [m, k], weight [n, k], bias [n] or absent) so that packed weights can be
- * kept.
+ * kept. i[0..2]: by what the kernel chooses its form: m, n, and on a mesh PART and whether the
+ * operands lie along k; there all of it is the whole's, so that a part has the bits that it has in
+ * it.
  */
 #include <string.h>
 
 #include "runtime/assert.h"
 #include "runtime/infer.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 static dt_status check_dtypes(const dt_tensor *a, const dt_tensor *b) {
     if (a->dtype != b->dtype)
@@ -26,6 +29,22 @@ static dt_status shapes_differ(const dt_tensor *a, const dt_tensor *b) {
                    "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
                    (long long)a->shape[a->rank - 2], (long long)a->shape[a->rank - 1],
                    (long long)b->shape[b->rank - 2], (long long)b->shape[b->rank - 1]);
+}
+
+static int64_t stride_of_k(const dt_call *call, int input) {
+    const dt_tensor *t = dt_call_in(call, input);
+    bool k_last = input == 0 || call->op == DT_OP_linear;
+    return t->strides[t->rank - (k_last ? 1 : 2)];
+}
+
+static void set_sizes(dt_op_call *c, int64_t m, int64_t n) {
+    const dt_call *whole = c->spot != NULL ? &c->spot->ask->call->call : NULL;
+    c->call.params.i[0] = whole != NULL ? whole->params.i[0] : m;
+    c->call.params.i[1] = whole != NULL ? whole->params.i[1] : n;
+    c->call.params.i[2] = whole != NULL ? DT_PRODUCT_PART : 0;
+    if (whole == NULL) return;
+    if (stride_of_k(whole, 0) == 1) c->call.params.i[2] |= DT_PRODUCT_A_ALONG_K;
+    if (stride_of_k(whole, 1) == 1) c->call.params.i[2] |= DT_PRODUCT_B_ALONG_K;
 }
 
 /* Fills c: out of `out_shape` seen as [batch, m, n] (same storage), a and b expanded to the batch.
@@ -45,6 +64,7 @@ static dt_status product(dt_op_call *c, dt_tensor *a, dt_tensor *b, dt_tensor *b
     c->call.compute = a->dtype;
     c->call.params.f[0] = 1.0;
     c->call.params.f[1] = 1.0;
+    set_sizes(c, m, n);
     DT_TRY(dt_rule_expand(a, &sa, &c->call.operands[1]));
     DT_TRY(dt_rule_expand(b, &sb, &c->call.operands[2]));
     if (bias) DT_TRY(dt_rule_expand(bias, &so, &c->call.operands[3]));
@@ -276,6 +296,7 @@ dt_status dt_infer_linear(dt_op_call *c) {
     DT_TRY(dt_rule_call(c, 1, bias ? 3 : 2, NULL));
     c->call.op = DT_OP_linear;
     c->call.compute = x->dtype;
+    set_sizes(c, rows, n);
     dt_dims flat = {.rank = 2, .v = {rows, k}}, matrix = {.rank = 2, .v = {n, k}};
     dt_dims vector = {.rank = 1, .v = {n}}, rows_out = {.rank = 2, .v = {rows, n}};
     DT_TRY(dt_rule_reshape_to(x, &flat, &c->call.operands[1]));

@@ -2,7 +2,8 @@
  *
  * Params: softmax i[0] dim; layer_norm and rms_norm i[0] number of trailing dims normalised, i[1]
  * bit 0: weight given, bit 1: bias given, f[0] eps; sdpa i[0] 1: causal, i[1] mask: 0 none, 1 bool,
- * 2 additive (third input, expanded to [..., L, S]), f[0] scale.
+ * 2 additive (third input, expanded to [..., L, S]), i[2] L and i[3] the first row, of the whole
+ * where this is a part of it, f[0] scale.
  */
 #include <float.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 
 #include "runtime/infer.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 dt_status dt_infer_softmax(dt_op_call *c) {
     dt_tensor *t = c->args[0].t;
@@ -169,6 +171,14 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
     }
     c->call.params.i[0] = causal;
     c->call.params.i[1] = !mask ? 0 : mask->dtype == DT_BOOL ? 1 : 2;
+    c->call.params.i[2] = l;
+    c->call.params.i[3] = 0;
+    if (c->spot != NULL) {
+        dt_box box;
+        dt_spot_out(c->spot, 0, &box);
+        c->call.params.i[2] = c->spot->ask->call->call.params.i[2];
+        c->call.params.i[3] = box.start[so.rank - 2];
+    }
     c->call.params.f[0] =
         dt_arg_given(c, 5) ? dt_scalar_f64(c->args[5].s) : 1.0 / sqrt((double)(e > 0 ? e : 1));
     /* [B, H, L, Ev] laid out as [B, L, H, Ev], so that joining the heads again is a view. */
@@ -182,7 +192,7 @@ dt_status dt_infer_sdpa(dt_op_call *c) {
     DT_TRY(dt_tensor_new_strided((dt_dtype)q->dtype, so.rank, so.v, strides, &c->outs[0]));
     c->nout = 1;
     if (!dt_dtype_is_float((dt_dtype)q->dtype)) { /* torch lets empty integers pass */
-        DT_TRY(dt_storage_materialize(c->outs[0]->storage));
+        if (!dt_rule_metadata_only) DT_TRY(dt_storage_materialize(c->outs[0]->storage));
         c->done = true;
     }
     return DT_OK;

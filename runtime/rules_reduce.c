@@ -1,16 +1,27 @@
 /* rules_reduce.c: shapes and dtypes of reductions and scans.
  *
  * Params: i[0] bit mask of the reduced input dims; arg reductions and scans: i[1] the dim (-1: all
- * elements, row-major); var/std f[0] correction; norm f[0] p. call.compute is the dtype of the
- * result; kernels accumulate halves in float.
+ * elements, row-major); var/std f[0] correction; norm f[0] p.  i[2] is the number of elements that
+ * make one of the result, on a mesh of the whole: by it a mean divides, and a part that has none of
+ * them gives what changes nothing.  call.compute is the dtype of the result; kernels accumulate
+ * halves in float.
  */
 #include <math.h>
 
 #include "runtime/infer.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 static const dt_dims *optional_dims(const dt_op_call *c, int k) {
     return dt_arg_given(c, k) ? c->args[k].dims : NULL;
+}
+
+static int64_t elements_reduced(const dt_op_call *c, const dt_tensor *t, uint32_t mask) {
+    if (c->spot != NULL) return c->spot->ask->call->call.params.i[2];
+    int64_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        if (mask >> d & 1) n *= t->shape[d];
+    return n;
 }
 
 static dt_status reduction(dt_op_call *c, dt_tensor *t, const dt_dims *dims, bool keepdim,
@@ -21,6 +32,7 @@ static dt_status reduction(dt_op_call *c, dt_tensor *t, const dt_dims *dims, boo
     DT_TRY(dt_rule_call(c, 1, 1, &t));
     c->call.compute = (uint8_t)compute;
     c->call.params.i[0] = mask;
+    c->call.params.i[2] = elements_reduced(c, t, mask);
     return dt_rule_out(c, out_dtype, &shape);
 }
 
@@ -56,7 +68,7 @@ static dt_status check_not_empty(const dt_op_call *c, const dt_tensor *t, uint32
                                  bool dims_given, dt_status error) {
     char name[48];
     dt_op_display_name(c->op, name, sizeof name);
-    if (t->numel != 0) return DT_OK;
+    if (t->numel != 0 || c->spot != NULL) return DT_OK; /* a part may be empty */
     if (!dims_given)
         return dt_fail(
             error, "%s(): Expected reduction dim to be specified for input.numel() == 0.%s", name,

@@ -1,18 +1,24 @@
-/* rules_view.c: ops that only change metadata, and reshape/flatten, which copy where they must. */
+/* rules_view.c: ops that only change metadata, and reshape/flatten, which copy where they must.
+ *
+ * Most look at their input through a lens (lens.h).  view and reshape keep the order of elements
+ * instead: on a mesh a device's part becomes its part of the result (shard_view.c has seen to it
+ * that these are the same elements).
+ */
 #include "runtime/assert.h"
 #include "runtime/infer.h"
+#include "runtime/lens.h"
 #include "runtime/rules.h"
+#include "runtime/shard.h"
 
 static const char *fmt_shape(const dt_dims *d, char *buffer, int size) {
     return dt_shape_format(d->rank, d->v, buffer, size);
 }
 
-static dt_status same_dims(dt_op_call *c, const dt_tensor *t, const int64_t *strides) {
+dt_status dt_infer_alias(dt_op_call *c) {
+    const dt_tensor *t = c->args[0].t;
     dt_dims shape = dt_tensor_dims(t);
-    return dt_rule_view(c, t, &shape, strides ? strides : t->strides, t->offset);
+    return dt_rule_view(c, t, &shape, t->strides, t->offset);
 }
-
-dt_status dt_infer_alias(dt_op_call *c) { return same_dims(c, c->args[0].t, NULL); }
 
 dt_status dt_infer_positive(dt_op_call *c) {
     if (c->args[0].t->dtype == DT_BOOL)
@@ -23,9 +29,16 @@ dt_status dt_infer_positive(dt_op_call *c) {
     return DT_OK;
 }
 
+/* The shape that is asked for, or this device's part of it. */
+static dt_status resolved(const dt_op_call *c, const dt_tensor *t, const dt_dims *wanted,
+                          dt_dims *shape) {
+    *shape = c->spot != NULL ? dt_spot_out_dims(c->spot, 0) : *wanted;
+    return dt_shape_infer(shape, t->numel);
+}
+
 static dt_status view_as_shape(dt_op_call *c, const dt_tensor *t, const dt_dims *wanted) {
-    dt_dims shape = *wanted;
-    DT_TRY(dt_shape_infer(&shape, t->numel));
+    dt_dims shape;
+    DT_TRY(resolved(c, t, wanted, &shape));
     int64_t strides[DT_RANK_MAX];
     if (!dt_shape_view_strides(t->rank, t->shape, t->strides, shape.rank, shape.v, strides))
         return dt_fail(DT_E_RUNTIME,
@@ -43,8 +56,8 @@ dt_status dt_infer_view_as(dt_op_call *c) {
 }
 
 static dt_status reshaped(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
-    dt_dims shape = *wanted;
-    DT_TRY(dt_shape_infer(&shape, t->numel));
+    dt_dims shape;
+    DT_TRY(resolved(c, t, wanted, &shape));
     DT_TRY(dt_rule_reshape_to(t, &shape, &c->outs[0]));
     c->nout = 1;
     c->done = true;
@@ -66,7 +79,7 @@ dt_status dt_infer_flatten(dt_op_call *c) {
         shape = (dt_dims){.rank = 1, .v = {1}};
         return reshaped(c, t, &shape);
     }
-    if (start == end) return same_dims(c, t, NULL);
+    if (start == end) return dt_infer_alias(c);
     for (int d = 0; d < t->rank; d++) {
         if (d > start && d <= end)
             shape.v[shape.rank - 1] *= t->shape[d];
@@ -81,6 +94,7 @@ dt_status dt_infer_unflatten(dt_op_call *c) {
     int d;
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
     dt_dims sizes = *c->args[2].dims, shape = {.rank = 0};
+    if (c->spot != NULL) return view_as_shape(c, t, &sizes);
     if (sizes.rank == 0) return dt_fail(DT_E_RUNTIME, "unflatten: sizes must be non-empty");
     char text[160];
     fmt_shape(&sizes, text, sizeof text);
@@ -98,36 +112,71 @@ dt_status dt_infer_unflatten(dt_op_call *c) {
     return view_as_shape(c, t, &shape);
 }
 
-dt_status dt_infer_transpose(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+/* ---- through a lens -------------------------------------------------------------------------- */
+
+#define DT_INFER_THROUGH(name)                                                                     \
+    dt_status dt_infer_##name(dt_op_call *c) {                                                     \
+        dt_lens lens;                                                                              \
+        DT_TRY(dt_lens_##name(c, &lens));                                                          \
+        return dt_lens_rule(c, &lens);                                                             \
+    }
+DT_INFER_THROUGH(transpose)
+DT_INFER_THROUGH(t)
+DT_INFER_THROUGH(permute)
+DT_INFER_THROUGH(movedim)
+DT_INFER_THROUGH(squeeze)
+DT_INFER_THROUGH(unsqueeze)
+DT_INFER_THROUGH(expand)
+DT_INFER_THROUGH(expand_as)
+DT_INFER_THROUGH(select)
+DT_INFER_THROUGH(narrow)
+DT_INFER_THROUGH(slice)
+DT_INFER_THROUGH(diagonal)
+
+static void start_at_zero(dt_lens *lens, const dt_tensor *t) {
+    lens->rank = 0;
+    lens->also = -1;
+    for (int d = 0; d < t->rank; d++) lens->start[d] = 0;
+}
+
+static void add_dim(dt_lens *lens, int64_t size, int from, int64_t step) {
+    int e = lens->rank++;
+    lens->shape[e] = size;
+    lens->from[e] = (int8_t)from;
+    lens->step[e] = step;
+}
+
+/* View dim k is dim order[k] of t. */
+static dt_status permuted(dt_lens *lens, const dt_tensor *t, const int *order) {
+    start_at_zero(lens, t);
+    for (int k = 0; k < t->rank; k++) add_dim(lens, t->shape[order[k]], order[k], 1);
+    return DT_OK;
+}
+
+static dt_status swapped(dt_lens *lens, const dt_tensor *t, int a, int b) {
+    int order[DT_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) order[d] = d == a ? b : d == b ? a : d;
+    return permuted(lens, t, order);
+}
+
+dt_status dt_lens_transpose(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     int a, b;
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, true, &a));
     DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, true, &b));
-    dt_dims shape = dt_tensor_dims(t);
-    int64_t strides[DT_RANK_MAX];
-    for (int d = 0; d < t->rank; d++) strides[d] = t->strides[d];
-    if (t->rank > 0) {
-        shape.v[a] = t->shape[b];
-        shape.v[b] = t->shape[a];
-        strides[a] = t->strides[b];
-        strides[b] = t->strides[a];
-    }
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    return swapped(lens, t, a, b);
 }
 
-dt_status dt_infer_t(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_t(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     if (t->rank > 2)
         return dt_fail(DT_E_RUNTIME, "t() expects a tensor with <= 2 dimensions, but self is %dD",
                        t->rank);
-    if (t->rank < 2) return same_dims(c, t, NULL);
-    dt_dims shape = {.rank = 2, .v = {t->shape[1], t->shape[0]}};
-    int64_t strides[2] = {t->strides[1], t->strides[0]};
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    return swapped(lens, t, 0, t->rank - 1);
 }
 
-dt_status dt_infer_permute(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_permute(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     const dt_dims *dims = c->args[1].dims;
     if (dims->rank != t->rank)
         return dt_fail(DT_E_RUNTIME,
@@ -136,22 +185,28 @@ dt_status dt_infer_permute(dt_op_call *c) {
                        "%d is not equal to len(dims) = %d",
                        t->rank, dims->rank);
     uint32_t seen = 0;
-    dt_dims shape = {.rank = t->rank};
-    int64_t strides[DT_RANK_MAX];
+    int order[DT_RANK_MAX];
     for (int k = 0; k < t->rank; k++) {
-        int d;
-        DT_TRY(dt_shape_wrap_dim(dims->v[k], t->rank, false, &d));
-        if (seen >> d & 1)
+        DT_TRY(dt_shape_wrap_dim(dims->v[k], t->rank, false, &order[k]));
+        if (seen >> order[k] & 1)
             return dt_fail(DT_E_RUNTIME, "permute(): duplicate dims are not allowed.");
-        seen |= 1u << d;
-        shape.v[k] = t->shape[d];
-        strides[k] = t->strides[d];
+        seen |= 1u << order[k];
     }
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    return permuted(lens, t, order);
 }
 
-dt_status dt_infer_movedim(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+/* Puts the dims that were not named into the places that are left. */
+static void fill_order(int rank, uint32_t used, int *order) {
+    int next = 0;
+    for (int d = 0; d < rank; d++) {
+        if (order[d] >= 0) continue;
+        while (used >> next & 1) next++;
+        order[d] = next++;
+    }
+}
+
+dt_status dt_lens_movedim(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     const dt_dims *from = c->args[1].dims, *to = c->args[2].dims;
     char source[160], target[160];
     fmt_shape(from, source, sizeof source);
@@ -176,25 +231,12 @@ dt_status dt_infer_movedim(dt_op_call *c) {
         used |= 1u << s;
         order[d] = s;
     }
-    dt_dims shape = {.rank = t->rank};
-    int64_t strides[DT_RANK_MAX];
-    int next = 0;
-    for (int d = 0; d < t->rank; d++) {
-        while (order[d] < 0) {
-            if (used >> next & 1) {
-                next++;
-                continue;
-            }
-            order[d] = next++;
-        }
-        shape.v[d] = t->shape[order[d]];
-        strides[d] = t->strides[order[d]];
-    }
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    fill_order(t->rank, used, order);
+    return permuted(lens, t, order);
 }
 
-dt_status dt_infer_squeeze(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_squeeze(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     uint32_t chosen = ~0u;
     if (dt_arg_given(c, 1)) {
         chosen = 0;
@@ -207,39 +249,28 @@ dt_status dt_infer_squeeze(dt_op_call *c) {
             chosen |= 1u << d;
         }
     }
-    dt_dims shape = {.rank = 0};
-    int64_t strides[DT_RANK_MAX];
-    for (int d = 0; d < t->rank; d++) {
-        if (t->shape[d] == 1 && (chosen >> d & 1)) continue;
-        strides[shape.rank] = t->strides[d];
-        shape.v[shape.rank++] = t->shape[d];
-    }
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    start_at_zero(lens, t);
+    for (int d = 0; d < t->rank; d++)
+        if (t->shape[d] != 1 || !(chosen >> d & 1)) add_dim(lens, t->shape[d], d, 1);
+    return DT_OK;
 }
 
-dt_status dt_infer_unsqueeze(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_unsqueeze(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     int at;
     if (t->rank == DT_RANK_MAX)
         return dt_fail(DT_E_RUNTIME, "unsqueeze: more than %d dimensions", DT_RANK_MAX);
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank + 1, false, &at));
-    dt_dims shape = {.rank = t->rank + 1};
-    int64_t strides[DT_RANK_MAX];
-    for (int d = 0, from = 0; d < shape.rank; d++) {
-        if (d == at) {
-            shape.v[d] = 1;
-            strides[d] = at < t->rank ? t->shape[at] * t->strides[at] : 1;
-        } else {
-            shape.v[d] = t->shape[from];
-            strides[d] = t->strides[from++];
-        }
+    start_at_zero(lens, t);
+    for (int d = 0; d <= t->rank; d++) {
+        if (d == at) add_dim(lens, 1, -1, 0);
+        if (d < t->rank) add_dim(lens, t->shape[d], d, 1);
     }
-    return dt_rule_view(c, t, &shape, strides, t->offset);
+    return DT_OK;
 }
 
-static dt_status expanded(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
-    dt_dims shape = *wanted;
-    int lead = shape.rank - t->rank;
+static dt_status expanded(dt_lens *lens, const dt_tensor *t, const dt_dims *wanted) {
+    int lead = wanted->rank - t->rank;
     char wanted_text[200], own_text[200];
     dt_dims own = dt_tensor_dims(t);
     if (lead < 0)
@@ -248,78 +279,68 @@ static dt_status expanded(dt_op_call *c, dt_tensor *t, const dt_dims *wanted) {
             "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
             "be greater or equal to the number of dimensions in the tensor (%d)",
             dt_dtype_table[t->dtype].long_name, fmt_shape(&own, own_text, sizeof own_text),
-            fmt_shape(wanted, wanted_text, sizeof wanted_text), shape.rank, t->rank);
-    for (int d = 0; d < shape.rank; d++) {
-        int64_t size = d >= lead ? t->shape[d - lead] : -1;
-        if (shape.v[d] == -1) {
-            if (d < lead)
-                return dt_fail(DT_E_RUNTIME,
-                               "The expanded size of the tensor (-1) isn't allowed in a leading, "
-                               "non-existing dimension %d",
-                               d);
-            shape.v[d] = size;
-        } else if (shape.v[d] < 0 || (size != -1 && size != 1 && size != shape.v[d])) {
+            fmt_shape(wanted, wanted_text, sizeof wanted_text), wanted->rank, t->rank);
+    start_at_zero(lens, t);
+    for (int e = 0; e < wanted->rank; e++) {
+        int d = e - lead;
+        int64_t have = d >= 0 ? t->shape[d] : -1, want = wanted->v[e];
+        if (want == -1 && d < 0)
+            return dt_fail(DT_E_RUNTIME,
+                           "The expanded size of the tensor (-1) isn't allowed in a leading, "
+                           "non-existing dimension %d",
+                           e);
+        if (want == -1) want = have;
+        if (want < 0 || (have != -1 && have != 1 && have != want))
             return dt_fail(
                 DT_E_RUNTIME,
                 "The expanded size of the tensor (%lld) must match the existing size "
                 "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
                 "%s",
-                (long long)shape.v[d], (long long)size, d,
+                (long long)want, (long long)have, e,
                 fmt_shape(wanted, wanted_text, sizeof wanted_text),
                 fmt_shape(&own, own_text, sizeof own_text));
-        }
+        add_dim(lens, want, d < 0 ? -1 : d, have == want);
     }
-    DT_TRY(dt_rule_expand(t, &shape, &c->outs[0]));
-    c->nout = 1;
-    c->done = true;
     return DT_OK;
 }
 
-dt_status dt_infer_expand(dt_op_call *c) { return expanded(c, c->args[0].t, c->args[1].dims); }
-
-dt_status dt_infer_expand_as(dt_op_call *c) {
-    dt_dims shape = dt_tensor_dims(c->args[1].t);
-    return expanded(c, c->args[0].t, &shape);
+dt_status dt_lens_expand(const dt_op_call *c, dt_lens *lens) {
+    return expanded(lens, dt_spot_whole(c, 0), c->args[1].dims);
 }
 
-static dt_status without_dim(dt_op_call *c, dt_tensor *t, int dim, int64_t offset) {
-    dt_dims shape = {.rank = 0};
-    int64_t strides[DT_RANK_MAX];
-    for (int d = 0; d < t->rank; d++) {
-        if (d == dim) continue;
-        strides[shape.rank] = t->strides[d];
-        shape.v[shape.rank++] = t->shape[d];
-    }
-    return dt_rule_view(c, t, &shape, strides, offset);
+dt_status dt_lens_expand_as(const dt_op_call *c, dt_lens *lens) {
+    dt_dims shape = dt_tensor_dims(dt_spot_whole(c, 1));
+    return expanded(lens, dt_spot_whole(c, 0), &shape);
 }
 
-dt_status dt_infer_select(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
-    int d;
+dt_status dt_lens_select(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
+    int dim;
     if (t->rank == 0) return dt_fail(DT_E_INDEX, "select() cannot be applied to a 0-dim tensor.");
-    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
-    int64_t index = c->args[2].i, size = t->shape[d];
+    DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &dim));
+    int64_t index = c->args[2].i, size = t->shape[dim];
     if (index < -size || index >= size)
         return dt_fail(
             DT_E_INDEX, "select(): index %lld out of range for tensor of size %s at dimension %d",
-            (long long)index, dt_shape_format(t->rank, t->shape, (char[200]){0}, 200), d);
-    if (index < 0) index += size;
-    return without_dim(c, t, d, t->offset + index * t->strides[d]);
+            (long long)index, dt_shape_format(t->rank, t->shape, (char[200]){0}, 200), dim);
+    start_at_zero(lens, t);
+    lens->start[dim] = index < 0 ? index + size : index;
+    for (int d = 0; d < t->rank; d++)
+        if (d != dim) add_dim(lens, t->shape[d], d, 1);
+    return DT_OK;
 }
 
-static dt_status sliced(dt_op_call *c, dt_tensor *t, int d, int64_t start, int64_t length,
+static dt_status sliced(dt_lens *lens, const dt_tensor *t, int dim, int64_t start, int64_t length,
                         int64_t step) {
-    dt_dims shape = dt_tensor_dims(t);
-    int64_t strides[DT_RANK_MAX];
-    for (int k = 0; k < t->rank; k++) strides[k] = t->strides[k];
-    shape.v[d] = length;
-    strides[d] *= step;
-    int64_t offset = t->offset + (length > 0 || start < t->shape[d] ? start * t->strides[d] : 0);
-    return dt_rule_view(c, t, &shape, strides, length > 0 ? offset : t->offset);
+    start_at_zero(lens, t);
+    if (length > 0) lens->start[dim] = start;
+    for (int d = 0; d < t->rank; d++)
+        add_dim(lens, d == dim ? length : t->shape[d], d, d == dim ? step : 1);
+    return DT_OK;
 }
 
-dt_status dt_infer_narrow(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_narrow(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     int d;
     if (t->rank == 0) return dt_fail(DT_E_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
@@ -334,12 +355,12 @@ dt_status dt_infer_narrow(dt_op_call *c) {
     if (start > size - length)
         return dt_fail(DT_E_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
                        (long long)start, (long long)length, (long long)size);
-    return sliced(c, t, d, start, length, 1);
+    return sliced(lens, t, d, start, length, 1);
 }
 
 /* x[start:end:step] along one dim; start and end are clamped as Python slices are. */
-dt_status dt_infer_slice(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
+dt_status dt_lens_slice(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
     int d;
     if (t->rank == 0) return dt_fail(DT_E_INDEX, "slice() cannot be applied to a 0-dim tensor.");
     DT_TRY(dt_shape_wrap_dim(c->args[1].i, t->rank, false, &d));
@@ -349,7 +370,41 @@ dt_status dt_infer_slice(dt_op_call *c) {
     if (end < 0) end += size;
     start = start < 0 ? 0 : start > size ? size : start;
     end = end < start ? start : end > size ? size : end;
-    return sliced(c, t, d, start, (end - start + step - 1) / step, step);
+    int64_t length = (end - start) / step + ((end - start) % step != 0);
+    return sliced(lens, t, d, start, length, step);
+}
+
+dt_status dt_lens_diagonal(const dt_op_call *c, dt_lens *lens) {
+    const dt_tensor *t = dt_spot_whole(c, 0);
+    int a, b;
+    DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, false, &a));
+    DT_TRY(dt_shape_wrap_dim(c->args[3].i, t->rank, false, &b));
+    if (a == b)
+        return dt_fail(DT_E_RUNTIME, "diagonal dimensions cannot be identical %d, %d", a, b);
+    int64_t offset = c->args[1].i, rows = t->shape[a], columns = t->shape[b];
+    int64_t length = offset >= 0 ? (rows < columns - offset ? rows : columns - offset)
+                                 : (rows + offset < columns ? rows + offset : columns);
+    if (length < 0) length = 0;
+    start_at_zero(lens, t);
+    if (length > 0) lens->start[offset >= 0 ? b : a] = offset >= 0 ? offset : -offset;
+    for (int d = 0; d < t->rank; d++)
+        if (d != a && d != b) add_dim(lens, t->shape[d], d, 1);
+    add_dim(lens, length, a, 1);
+    lens->also = (int8_t)b;
+    return DT_OK;
+}
+
+/* ---- by memory ------------------------------------------------------------------------------- */
+
+/* Strides and offset speak of the whole tensor's memory: a part has to lie just so. */
+static dt_status check_memory_of_part(const dt_op_call *c) {
+    const dt_tensor *t = c->args[0].t, *whole = dt_spot_whole(c, 0);
+    bool same = t->offset == whole->offset;
+    for (int d = 0; same && d < t->rank; d++) same = t->strides[d] == whole->strides[d];
+    if (same) return DT_OK;
+    return dt_fail(DT_E_PLACEMENT,
+                   "as_strided: the parts of this tensor lie in memory in another way than the "
+                   "tensor says: clone() it first");
 }
 
 dt_status dt_infer_as_strided(dt_op_call *c) {
@@ -390,29 +445,6 @@ dt_status dt_infer_as_strided(dt_op_call *c) {
                        fmt_shape(stride, strides, sizeof strides), (long long)offset,
                        (long long)item, over ? -1LL : (long long)((last + 1) * item),
                        t->storage->bytes);
+    if (c->spot != NULL) DT_TRY(check_memory_of_part(c));
     return dt_rule_view(c, t, size, stride->v, offset);
-}
-
-dt_status dt_infer_diagonal(dt_op_call *c) {
-    dt_tensor *t = c->args[0].t;
-    int a, b;
-    DT_TRY(dt_shape_wrap_dim(c->args[2].i, t->rank, false, &a));
-    DT_TRY(dt_shape_wrap_dim(c->args[3].i, t->rank, false, &b));
-    if (a == b)
-        return dt_fail(DT_E_RUNTIME, "diagonal dimensions cannot be identical %d, %d", a, b);
-    int64_t offset = c->args[1].i, rows = t->shape[a], columns = t->shape[b], start = t->offset;
-    int64_t length = offset >= 0 ? (rows < columns - offset ? rows : columns - offset)
-                                 : (rows + offset < columns ? rows + offset : columns);
-    if (length < 0) length = 0;
-    if (length > 0) start += offset >= 0 ? offset * t->strides[b] : -offset * t->strides[a];
-    dt_dims shape = {.rank = 0};
-    int64_t strides[DT_RANK_MAX];
-    for (int d = 0; d < t->rank; d++) {
-        if (d == a || d == b) continue;
-        strides[shape.rank] = t->strides[d];
-        shape.v[shape.rank++] = t->shape[d];
-    }
-    strides[shape.rank] = t->strides[a] + t->strides[b];
-    shape.v[shape.rank++] = length;
-    return dt_rule_view(c, t, &shape, strides, start);
 }

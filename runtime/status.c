@@ -32,8 +32,9 @@ struct dt_error {
     _Atomic(uint32_t) fate; /* bits of enum fate */
     dt_status status;
     int errnum;
-    dt_grave grave;  /* the unseen hook's */
-    uint32_t length; /* of message, without its terminator */
+    uint32_t op, site; /* see dt_error_set_origin */
+    dt_grave grave;    /* the unseen hook's */
+    uint32_t length;   /* of message, without its terminator */
     char message[];
 };
 
@@ -126,6 +127,7 @@ dt_error *dt_error_capture(dt_status status) {
     atomic_init(&error->fate, 0);
     error->status = status;
     error->errnum = current_errno;
+    error->op = error->site = 0;
     error->grave = (dt_grave){NULL, NULL};
     error->length = (uint32_t)length;
     memcpy(error->message, current_text, length + 1);
@@ -181,6 +183,14 @@ dt_error *dt_error_of_grave(dt_grave *grave) {
 
 dt_status dt_error_status(const dt_error *error) { return error->status; }
 int dt_error_captured_errno(const dt_error *error) { return error->errnum; }
+
+void dt_error_set_origin(dt_error *error, uint32_t op, uint32_t site) {
+    if (error == &no_memory_error.error) return; /* everybody's */
+    error->op = op;
+    error->site = site;
+}
+uint32_t dt_error_op(const dt_error *error) { return error->op; }
+uint32_t dt_error_site(const dt_error *error) { return error->site; }
 
 const char *dt_error_message(const dt_error *error) {
     /* The static object's text is a member beside it, not behind its flexible array. */

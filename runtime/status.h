@@ -13,6 +13,8 @@
 #ifndef DT_RUNTIME_STATUS_H
 #define DT_RUNTIME_STATUS_H
 
+#include <stdint.h>
+
 #include "runtime/graveyard.h"
 
 typedef enum dt_status {
@@ -73,6 +75,13 @@ void dt_error_release(dt_error *error);     /* NULL passes through */
 dt_status dt_error_status(const dt_error *error);
 int dt_error_captured_errno(const dt_error *error);
 const char *dt_error_message(const dt_error *error);
+
+/* Where a late error comes from: the op (dt_op_id + 1; 0: unknown) and the client's call site (a
+ * number that only the client can read; 0: unknown). Set by whoever captured it, before others can
+ * see it. */
+void dt_error_set_origin(dt_error *error, uint32_t op, uint32_t site);
+uint32_t dt_error_op(const dt_error *error);
+uint32_t dt_error_site(const dt_error *error);
 
 /* Makes a captured error this thread's current one, and returns its status. Counts as seen. */
 dt_status dt_error_restore(const dt_error *error);

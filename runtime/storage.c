@@ -3,6 +3,7 @@
  *   dt_storage_new (small) ----------------------------------> has bytes (behind the header)
  *   dt_tensor_new (small) -----------------------------------> has bytes (embedded, one block)
  *   dt_storage_new (large) --> no bytes --dt_storage_materialize--> has bytes (dt_bytes_alloc)
+ *   dt_storage_new_deferred -> no bytes ---dt_storage_produce---> has bytes (dt_bytes_alloc)
  *   dt_storage_new_foreign ----------------------------------> has bytes (an outsider's)
  *
  *   last release: own bytes are freed at once; a foreign storage is posted to the graveyard, header
@@ -53,6 +54,13 @@ dt_storage *dt_storage_new(size_t bytes) {
     return s;
 }
 
+dt_storage *dt_storage_new_deferred(void) {
+    dt_storage *s = dt_alloc(header_size(DT_STORAGE_DEFERRED, 0));
+    if (s == NULL) return NULL;
+    dt__storage_init(s, 0, DT_STORAGE_DEFERRED);
+    return s;
+}
+
 dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(void *context),
                                    void *context, uint32_t flags) {
     DT_ASSERT((flags & DT_STORAGE_EMBEDDED) == 0);
@@ -70,7 +78,7 @@ dt_storage *dt_storage_new_foreign(void *data, size_t bytes, void (*release)(voi
 }
 
 static __attribute__((noinline, cold)) dt_status no_memory(size_t bytes) {
-    int64_t limit = dt__bytes_limit();
+    int64_t limit = dt_memory_limit();
     char why[96] = "";
     dt_memory_stats stats;
     dt_memory_stats_get(&stats);
@@ -82,15 +90,33 @@ static __attribute__((noinline, cold)) dt_status no_memory(size_t bytes) {
                    bytes, why);
 }
 
+static dt_status take_memory(dt_storage *s, size_t bytes) {
+    void *block = dt_bytes_alloc(bytes);
+    if (block == NULL) return no_memory(bytes);
+    atomic_store_explicit(&s->data, block, memory_order_release);
+    return DT_OK;
+}
+
 dt_status dt_storage_materialize(dt_storage *s) {
     if (DT_LIKELY(atomic_load_explicit(&s->data, memory_order_acquire) != NULL)) {
         dt_storage_changes(s);
         return DT_OK;
     }
     DT_ASSERT((s->flags & DT_STORAGE_FOREIGN) == 0);
-    void *block = dt_bytes_alloc(s->bytes);
-    if (block == NULL) return no_memory(s->bytes);
-    atomic_store_explicit(&s->data, block, memory_order_release);
+    if (s->flags & DT_STORAGE_DEFERRED) return DT_OK; /* dt_storage_produce will */
+    return take_memory(s, s->bytes);
+}
+
+dt_status dt_storage_produce(dt_storage *s, int64_t count, size_t bytes) {
+    DT_ASSERT(s->flags & DT_STORAGE_DEFERRED);
+    DT_ASSERT(count >= 0);
+    if (DT_UNLIKELY(atomic_load_explicit(&s->data, memory_order_relaxed) != NULL)) {
+        DT_ASSERT(s->count == count && s->bytes == bytes);
+        return DT_OK;
+    }
+    s->count = count;
+    DT_TRY(take_memory(s, bytes));
+    s->bytes = bytes; /* read only by who knows that the writer has ended */
     return DT_OK;
 }
 

@@ -2,7 +2,9 @@
  *
  * A storage is created by the client when an op is called; its memory is taken when the first task
  * that writes it starts (dt_storage_materialize), except for small ones, whose bytes sit behind the
- * header.  Three parties keep notes in it, each in fields of its own:
+ * header.  A deferred storage is one whose size only its writer finds out (the result of nonzero):
+ * it has neither size nor memory before the kernel gives it both (dt_storage_produce).
+ * Three parties keep notes in it, each in fields of its own:
  *   client      (under the client lock: the GIL in Python, a mutex in C tests): last_write
  *   controller  (the controller thread only): graph_queue, graph_owner
  *   anyone      atomics: refs, readers, writers, exports, version, data, failure
@@ -12,6 +14,7 @@
  *     task's last access.  writers == 0 (acquire) therefore means that the bytes are final.
  * I2: data goes from NULL to its block once and stays until the storage dies.
  * I3: a foreign block is released through the graveyard, never by a C thread itself.
+ *     That of a deferred storage, and with it bytes and count, is set by its first writer alone.
  * I4: failure goes from NULL to the error of the first task that failed to write the bytes, before
  *     that task lowers writers, and stays until the storage dies: whoever saw writers == 0
  * (acquire) and then failure == NULL has good bytes.
@@ -37,6 +40,7 @@ enum {
     DT_STORAGE_FROZEN = 1u << 1,   /* the outsider promised not to write: treat as internal */
     DT_STORAGE_READONLY = 1u << 2, /* must not be written (a read-only numpy array) */
     DT_STORAGE_EMBEDDED = 1u << 3, /* lies in one block behind its first tensor; runtime/'s own */
+    DT_STORAGE_DEFERRED = 1u << 4, /* size and memory come from its first writer */
 };
 
 typedef struct dt_storage {
@@ -54,13 +58,23 @@ typedef struct dt_storage {
     _Atomic(struct dt_error *) failure;     /* owned; why the bytes are no good, see I4 */
     struct dt_graph_access *graph_queue;    /* controller: who uses the bytes, in program order */
     void (*foreign_release)(void *context); /* run from the graveyard */
-    void *foreign_context;
+    union {
+        void *foreign_context;
+        int64_t count; /* DEFERRED: the size that its first tensor did not know; valid with data */
+    };
     dt_grave grave;
     _Alignas(16) unsigned char inline_bytes[];
 } dt_storage;
 
 /* A storage of `bytes` bytes, memory not yet taken beyond the inline limit. NULL: out of memory. */
 dt_storage *dt_storage_new(size_t bytes);
+
+/* A storage whose size and memory its first writer brings. NULL: out of memory. */
+dt_storage *dt_storage_new_deferred(void);
+
+/* By the kernel that writes a deferred storage: takes `bytes` bytes. A kernel that ran out of
+ * memory for another output and is run again finds them there. */
+dt_status dt_storage_produce(dt_storage *s, int64_t count, size_t bytes) DT_MUST_CHECK;
 
 /* A storage over foreign memory; release(context) runs once, under the GIL, when it dies.  Takes
  * `context` only on success. */
@@ -80,7 +94,7 @@ static inline void dt_storage_release(dt_storage *s) {
 }
 
 /* Takes the memory if that has not happened. Only one thread at a time may do so for one storage
- * (the writer that starts). */
+ * (the writer that starts). Nothing happens to a deferred one. */
 dt_status dt_storage_materialize(dt_storage *s) DT_MUST_CHECK;
 
 /* True while an outsider can touch the bytes: ops on it are done with it before they return. */

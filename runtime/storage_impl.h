@@ -22,7 +22,8 @@ typedef struct dt__embedded {
 static inline size_t dt__embedded_size(size_t bytes) { return sizeof(dt__embedded) + bytes; }
 
 static inline bool dt__storage_is_inline(uint32_t flags, size_t bytes) {
-    return (flags & DT_STORAGE_FOREIGN) == 0 && bytes <= DT_STORAGE_INLINE_MAX;
+    return (flags & (DT_STORAGE_FOREIGN | DT_STORAGE_DEFERRED)) == 0 &&
+           bytes <= DT_STORAGE_INLINE_MAX;
 }
 
 /* Sets up the header of a storage with one reference; every atomic is valid as zero bits. */

@@ -13,6 +13,7 @@
 #include "runtime/alloc.h"
 #include "runtime/alloc_impl.h"
 #include "runtime/assert.h"
+#include "runtime/dist.h"
 #include "runtime/storage_impl.h"
 
 _Static_assert(sizeof(dt_tensor) == 288, "see the size classes before letting it grow");
@@ -24,7 +25,7 @@ static inline void init_tensor(dt_tensor *t, dt_dtype dtype, int rank, int64_t n
     atomic_init(&t->refs, 1);
     t->dtype = (uint8_t)dtype;
     t->rank = (uint8_t)rank;
-    t->wrapped = false;
+    t->flags = 0;
     t->numel = numel;
     t->offset = offset;
 }
@@ -135,16 +136,81 @@ dt_status dt_tensor_new_view(const dt_tensor *base, dt_dtype dtype, int rank, co
     return DT_OK;
 }
 
+/* ---- deferred -------------------------------------------------------------------------------- */
+
+static int unknown_dim(const dt_tensor *t) {
+    int d = 0;
+    while (d < t->rank && t->shape[d] != -1) d++;
+    DT_ASSERT(d < t->rank);
+    return d;
+}
+
+dt_status dt_tensor_new_deferred(dt_dtype dtype, int rank, const int64_t *shape, bool columns,
+                                 dt_tensor **out) {
+    check_arguments(dtype, rank);
+    dt_storage *storage = dt_storage_new_deferred();
+    dt_tensor *t = storage != NULL ? dt_alloc(sizeof *t) : NULL;
+    if (DT_UNLIKELY(t == NULL)) {
+        if (storage != NULL) dt_storage_release(storage);
+        return no_memory();
+    }
+    t->storage = storage;
+    init_tensor(t, dtype, rank, 0, 0);
+    t->flags = DT_TENSOR_DEFERRED | (columns ? DT_TENSOR_COLUMNS : 0);
+    for (int d = 0; d < rank; d++) {
+        DT_ASSERT(shape[d] >= -1);
+        t->shape[d] = shape[d];
+        t->strides[d] = 0;
+    }
+    t->contiguous = false;
+    (void)unknown_dim(t);
+    *out = t;
+    return DT_OK;
+}
+
+dt_status dt_tensor_produce(const dt_tensor *t, int64_t size) {
+    int64_t shape[DT_RANK_MAX], numel, item = (int64_t)dt_dtype_size((dt_dtype)t->dtype);
+    /* No race with dt_tensor_settle: the client waits for the end of this very task. */
+    for (int d = 0; d < t->rank; d++) shape[d] = t->shape[d] == -1 ? size : t->shape[d];
+    DT_TRY(dt_shape_numel(t->rank, shape, item, &numel));
+    return dt_storage_produce(t->storage, size, (size_t)(numel * item));
+}
+
+void dt_tensor_settle(dt_tensor *t) {
+    DT_ASSERT(dt_tensor_is_deferred(t));
+    DT_ASSERT(atomic_load_explicit(&t->storage->data, memory_order_acquire) != NULL);
+    int unknown = unknown_dim(t);
+    int64_t size = t->storage->count, rest = 1;
+    t->shape[unknown] = size;
+    dt_shape_contiguous_strides(t->rank, t->shape, t->strides);
+    if (t->flags & DT_TENSOR_COLUMNS) {
+        for (int d = t->rank - 1; d >= 0; d--) {
+            if (d == unknown) continue;
+            t->strides[d] = rest * size; /* 0 when there is nothing, as torch has it */
+            rest *= t->shape[d] > 1 ? t->shape[d] : 1;
+        }
+        t->strides[unknown] = 1;
+    }
+    t->numel = 1;
+    for (int d = 0; d < t->rank; d++) t->numel *= t->shape[d];
+    t->contiguous = dt_shape_is_contiguous(t->rank, t->shape, t->strides);
+    t->flags = 0;
+}
+
 dt_status dt_tensor_new_scalar(dt_scalar value, dt_dtype dtype, bool wrapped, dt_tensor **out) {
     dt_tensor *t;
     DT_TRY(dt_tensor_new(dtype, 0, NULL, &t));
-    t->wrapped = wrapped;
+    t->flags = wrapped ? DT_TENSOR_WRAPPED : 0;
     dt_scalar_store(value, dtype, dt_tensor_data(t));
     *out = t;
     return DT_OK;
 }
 
 void dt_tensor_free_last(dt_tensor *t) {
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) {
+        dt__dist_free(t);
+        return;
+    }
     dt_storage *storage = t->storage;
     /* An embedded pair: the block is the storage's. A view of it has a block of its own. */
     bool embedded = (storage->flags & DT_STORAGE_EMBEDDED) != 0 &&

@@ -27,6 +27,13 @@ static inline void dt_futex_wake(_Atomic(uint32_t) *word, int count) {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
+/* Between two looks of a thread that waits awake. */
+static inline void dt_spin_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 static inline int64_t dt_clock_ns(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);

@@ -11,6 +11,7 @@
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "scheduler/plant.h"
 
 static bool is_first(const dt_graph_access *a) { return a->storage->graph_queue == a; }
 
@@ -34,7 +35,8 @@ static void append(dt_task *task, dt_storage *s, bool write, uint8_t owner) {
     a->prev = last;
     last->next = a;
     first->prev = a;
-    a->granted = !write && !last->write && last->granted;
+    a->granted = last->granted && (!write || DT_PLANT(last->write ? 4 : 3)) &&
+                 (!last->write || (write && DT_PLANT(4)));
     if (!a->granted) task->blockers++;
 }
 
@@ -67,7 +69,8 @@ static void grant_front(dt_storage *s, void (*ready)(void *context, dt_task *tas
         grant(a, ready, context);
         return;
     }
-    for (; a != NULL && !a->write; a = a->next) grant(a, ready, context);
+    for (; a != NULL && (!a->write || DT_PLANT(5)); a = a->next)
+        if (!a->write) grant(a, ready, context);
 }
 
 static void remove_access(dt_graph_access *a) {

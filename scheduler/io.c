@@ -19,6 +19,7 @@
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "scheduler/plant.h"
 #include "scheduler/task.h"
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -193,7 +194,7 @@ static bool judge_piece(dt_io_engine *engine, dt_io_piece *piece) {
     const char *path = dt_file_path(task->io.file);
     if (piece->result > 0) {
         engine->bytes += piece->result;
-        if ((uint32_t)piece->result == piece->length) return false;
+        if ((uint32_t)piece->result == piece->length || DT_PLANT(28)) return false;
         piece->data += piece->result;
         piece->offset += piece->result;
         piece->length -= (uint32_t)piece->result;

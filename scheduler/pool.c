@@ -17,6 +17,8 @@
  *     parts_left has reached zero.
  * I3: every ended task is reported (events.ended), and before a worker sleeps it has notified.
  * I4: the pool allocates nothing but its workers.
+ * I5: what came while a worker lingered is heard of: whoever brings something counts the watchers
+ *     after he has brought it, and a worker looks for it after it has ceased to be one.
  */
 #include "scheduler/pool.h"
 
@@ -24,18 +26,23 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
 #include "scheduler/futex.h"
-#include "scheduler/run.h"
+#include "scheduler/plant.h"
 #include "scheduler/task.h"
 #include "scheduler/threads.h"
+#include "scheduler/trace_task.h"
+#include "scheduler/work.h"
 
-#define WAKE_FANOUT 2             /* workers that one worker wakes to help with a split task */
-#define SPLIT_COST_NS_MIN 20000.0 /* below that a task is not worth another wake-up */
-#define LINGER_NS 150000          /* how long a worker that helped stays awake for the next split */
-#define LINGER_SPINS 8            /* between two looks at the clock */
+#define WAKE_FANOUT 2            /* workers that one worker wakes to help with a split task */
+#define LINGER_NS 150000         /* how long a worker that helped stays awake for the next split */
+#define PARTS_BY_CPU_MAX 64      /* bits of dt_task.parts_taken */
+#define UNHEARD_NS_MAX 60000     /* DT__POOL_UNHEARD_NS, however much comes */
+#define LINGER_SPINS 8           /* between two looks at the clock */
+#define HELP_COST_NS_MAX 2000000 /* a client that helps is deaf to signals meanwhile */
 
 /* Values of worker.wake. */
 enum { ASLEEP, WOKEN, LINGERING };
@@ -44,12 +51,17 @@ typedef struct worker {
     dt_pool *pool;
     pthread_t thread;
     int index;
+    pid_t tid;                /* set before it is idle for the first time */
+    int keeps_off;            /* the CPU that it was told to keep off; -1: none */
     _Atomic(uint32_t) wake;   /* futex word: WOKEN once there is something to look for */
     struct worker *idle_next; /* pool lock */
     bool parked;              /* pool lock */
-    bool helped;              /* with a split task since it last slept */
+    bool helped;              /* with a split task since it last slept, or was woken to */
     bool unnotified;          /* a task ended since the last notify */
     bool omp_set;
+    bool (*done)(void *context); /* a client stands in for it, until that is true */
+    void *done_context;
+    int client_omp;      /* that client's OpenMP threads; 0: not changed */
     int64_t notified_ns; /* or when the first task after that began */
     double unnotified_cost_ns;
     int64_t now_ns; /* as of the last look at the clock */
@@ -62,27 +74,47 @@ struct dt_pool {
     dt_task *splits; /* open split tasks, the oldest first */
     worker *idle;
     int started; /* workers that exist */
+    int cpus;    /* that this process may use ... */
+    cpu_set_t mask;
     bool exiting;
     _Atomic(int) threads;
     _Atomic(int) idle_count;
+    _Atomic(int) watchers;   /* lingering workers */
+    _Atomic(int) unnotified; /* workers that are */
     _Atomic(int) queued;
     _Atomic(int64_t) queued_cost_ns;
     _Atomic(int32_t) waited_for;
     _Atomic(bool) shut_down;
+    _Atomic(int) helpers; /* clients between dt__pool_helper_enter and the end of dt__pool_help */
     _Atomic(int64_t) wakeups, runs;
     worker *workers[DT_THREADS_MAX];
 };
 
 /* Libraries with OpenMP inside are told to use the calling thread alone: the pool is where the
- * parallelism is.  Weak, since only some builds have an OpenMP runtime linked in. */
+ * parallelism is.  Weak, since only some builds have an OpenMP runtime linked in.  A client that
+ * helps gets its own number back. */
 extern void omp_set_num_threads(int count) __attribute__((weak));
+extern int omp_get_max_threads(void) __attribute__((weak));
+
+static void *omp_function(void *linked, const char *name) {
+    return linked != NULL ? linked : dlsym(RTLD_DEFAULT, name);
+}
+
+static void set_omp(int count) {
+    void (*set)(int) = (void (*)(int))(uintptr_t)omp_function(
+        (void *)(uintptr_t)omp_set_num_threads, "omp_set_num_threads");
+    if (set != NULL) set(count);
+}
 
 static void limit_omp(worker *w) {
     if (w->omp_set) return;
     w->omp_set = true;
-    void (*set)(int) = omp_set_num_threads;
-    if (set == NULL) set = (void (*)(int))(uintptr_t)dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    if (set != NULL) set(1);
+    if (w->done != NULL) {
+        int (*get)(void) = (int (*)(void))(uintptr_t)omp_function(
+            (void *)(uintptr_t)omp_get_max_threads, "omp_get_max_threads");
+        w->client_omp = get != NULL ? get() : 0;
+    }
+    set_omp(1);
 }
 
 /* ---- waking --------------------------------------------------------------------------------- */
@@ -100,85 +132,96 @@ static worker *take_idle(dt_pool *pool, int count) {
     return taken;
 }
 
-/* Not under the lock: a woken worker would run into it. */
-static void wake_all(dt_pool *pool, worker *list) {
+/* The same for parts of a split task. Who comes too late for them lingers as well: else it would be
+ * asleep again, and late again, when the next one comes. */
+static worker *take_helpers(dt_pool *pool, int parts) {
+    worker *taken = take_idle(pool, parts < WAKE_FANOUT ? parts : WAKE_FANOUT);
+    for (worker *w = taken; w != NULL; w = w->idle_next) w->helped = true;
+    return taken;
+}
+
+/* The one that is least likely to be awake still. Pool lock. */
+static worker *take_longest_idle(dt_pool *pool) {
+    worker **link = &pool->idle, *w = pool->idle;
+    if (w == NULL) return NULL;
+    while (w->idle_next != NULL) {
+        link = &w->idle_next;
+        w = w->idle_next;
+    }
+    *link = NULL;
+    atomic_fetch_sub_explicit(&pool->idle_count, 1, memory_order_relaxed);
+    return w;
+}
+
+/* A kernel may well put a woken thread on the CPU of its waker, to preempt it there while another
+ * CPU is idle; what both were to compute side by side then takes turns.  So a worker that is woken
+ * by somebody who goes on running is told to keep off that CPU.  It is the waker's until it wakes;
+ * nothing is done when it has been told so before. */
+static void keep_off(dt_pool *pool, worker *w, int cpu) {
+    if (w->keeps_off == cpu || pool->cpus < 2 || cpu < 0 || cpu >= CPU_SETSIZE) return;
+    if (w->tid == gettid()) return; /* an idle worker brings work, and takes it */
+    cpu_set_t mask = pool->mask;
+    CPU_CLR(cpu, &mask);
+    if (sched_setaffinity(w->tid, sizeof mask, &mask) == 0) w->keeps_off = cpu;
+}
+
+/* Not under the lock: a woken worker would run into it. `stays`: this thread goes on running. */
+static void wake_all(dt_pool *pool, worker *list, bool stays) {
+    int cpu = stays && list != NULL ? sched_getcpu() : -1;
     while (list != NULL) {
         worker *w = list;
         list = w->idle_next; /* before the wake: then it is w's again */
+        keep_off(pool, w, cpu);
         atomic_fetch_add_explicit(&pool->wakeups, 1, memory_order_relaxed);
         if (atomic_exchange_explicit(&w->wake, WOKEN, memory_order_acq_rel) == ASLEEP)
             dt_futex_wake(&w->wake, 1);
     }
 }
 
-static void notify(worker *w, int64_t now_ns) {
-    w->unnotified = false;
+static void mark_unnotified(worker *w) {
+    if (w->unnotified) return;
+    w->unnotified = true;
+    atomic_fetch_add_explicit(&w->pool->unnotified, 1, memory_order_seq_cst);
+}
+
+/* Whether it was. */
+static bool mark_notified(worker *w) {
     w->unnotified_cost_ns = 0;
+    if (!w->unnotified) return false;
+    w->unnotified = false;
+    atomic_fetch_sub_explicit(&w->pool->unnotified, 1, memory_order_seq_cst);
+    return true;
+}
+
+static void notify(worker *w, int64_t now_ns) {
+    (void)mark_notified(w);
     w->notified_ns = now_ns;
     w->pool->events.notify(w->pool->events.context);
 }
 
+/* Of a worker that is idle now, or whose place is free: whether another one has ended something
+ * that it could go on with. Either whoever ended it sees that a worker is idle, or we see it. */
+static bool is_idle_for_others(dt_pool *pool) {
+    return atomic_load_explicit(&pool->waited_for, memory_order_seq_cst) > 0 ||
+           atomic_load_explicit(&pool->unnotified, memory_order_seq_cst) > 0;
+}
+
+/* By a worker that has nothing to do. */
+static void report_idle(dt_pool *pool) {
+    const dt_pool_events *events = &pool->events;
+    (events->idle != NULL ? events->idle : events->notify)(events->context);
+}
+
+static const void *unheard(dt_pool *pool) {
+    return pool->events.unheard != NULL ? pool->events.unheard(pool->events.context) : NULL;
+}
+
 /* ---- one task ------------------------------------------------------------------------------- */
-
-/* Whether the task may run; it has an error otherwise. */
-static bool prepare(worker *w, dt_task *task) {
-    if (DT_UNLIKELY(atomic_load_explicit(&w->pool->shut_down, memory_order_relaxed))) {
-        dt__task_fail(task, dt_fail(DT_E_SHUTDOWN, "the dtorch runtime has been shut down"));
-        return false;
-    }
-    dt_error *failure = dt_call_operand_failure(&task->call);
-    if (DT_UNLIKELY(failure != NULL)) {
-        task->error = dt_error_retain(failure);
-        return false;
-    }
-    if (task->kind != DT_TASK_COMPUTE) return true;
-    dt_status status = dt_call_materialize(&task->call);
-    if (DT_UNLIKELY(status != DT_OK)) dt__task_fail(task, status);
-    return status == DT_OK;
-}
-
-static dt_status take_scratch(dt_task *task, int parts) {
-    const dt_kernel *kernel = task->call.kernel;
-    task->parts = parts;
-    task->scratch = NULL;
-    task->scratch_bytes = 0;
-    if (kernel->scratch_bytes == NULL) return DT_OK;
-    size_t bytes = kernel->scratch_bytes(&task->call, parts);
-    if (bytes == 0) return DT_OK;
-    task->scratch = dt_bytes_alloc(bytes);
-    if (task->scratch == NULL)
-        return dt_fail(DT_E_NO_MEMORY, "out of memory: %zu bytes of scratch for %s", bytes,
-                       kernel->name);
-    task->scratch_bytes = bytes;
-    return DT_OK;
-}
-
-/* One part; the first that fails gives the task its error. */
-static void run_part(dt_task *task, int index) {
-    dt_part part = {index, task->parts, task->scratch, task->scratch_bytes};
-    dt_status status = task->call.kernel->run(&task->call, &part);
-    if (DT_LIKELY(status == DT_OK)) return;
-    int32_t none = 0;
-    if (atomic_compare_exchange_strong_explicit(&task->part_failed, &none, 1, memory_order_relaxed,
-                                                memory_order_relaxed))
-        dt__task_fail(task, status);
-}
-
-/* All parts have ended, in whatever threads. */
-static void finish_parts(dt_task *task) {
-    const dt_kernel *kernel = task->call.kernel;
-    if (kernel->finish != NULL && task->error == NULL) {
-        dt_part part = {0, task->parts, task->scratch, task->scratch_bytes};
-        dt_status status = kernel->finish(&task->call, &part);
-        if (status != DT_OK) dt__task_fail(task, status);
-    }
-    if (task->scratch != NULL) dt_bytes_free(task->scratch, task->scratch_bytes);
-    task->scratch = NULL;
-}
 
 /* Opens a task of several parts for idle workers. */
 static void open_split(dt_pool *pool, dt_task *task) {
     atomic_store_explicit(&task->parts_next, 0, memory_order_relaxed);
+    atomic_store_explicit(&task->parts_taken, 0, memory_order_relaxed);
     atomic_store_explicit(&task->parts_left, 1, memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
     task->split_open = true;
@@ -187,9 +230,9 @@ static void open_split(dt_pool *pool, dt_task *task) {
     while (*end != NULL) end = &(*end)->next;
     *end = task;
     int helpers = task->parts - 1;
-    worker *woken = take_idle(pool, helpers < WAKE_FANOUT ? helpers : WAKE_FANOUT);
+    worker *woken = take_helpers(pool, helpers);
     pthread_mutex_unlock(&pool->lock);
-    wake_all(pool, woken);
+    wake_all(pool, woken, true);
 }
 
 /* Pool lock. */
@@ -200,73 +243,110 @@ static void close_split(dt_pool *pool, dt_task *task) {
     task->split_open = false;
 }
 
-/* Computes parts of a split task. True: this worker was the last to leave. */
-static bool work_on_split(worker *w, dt_task *task) {
-    dt_pool *pool = w->pool;
+/* Which part this thread would rather take: parts are ranges of the same operands in task after
+ * task, and what a CPU has written or read of them is in its caches. */
+static int favourite_part(const dt_pool *pool, int parts) {
+    int cpu = sched_getcpu();
+    return cpu < 0 || pool->cpus < 2 ? 0 : cpu % pool->cpus * parts / pool->cpus;
+}
+
+/* The next part to compute, from the favourite on and around; -1: none is left. */
+static int claim_part(dt_task *task, int favourite) {
+    if (task->parts > PARTS_BY_CPU_MAX) {
+        int32_t next = atomic_fetch_add_explicit(&task->parts_next, 1, memory_order_relaxed);
+        return next < task->parts ? next : -1;
+    }
+    uint64_t all = ~(uint64_t)0 >> (PARTS_BY_CPU_MAX - task->parts);
+    uint64_t taken = atomic_load_explicit(&task->parts_taken, memory_order_relaxed);
     for (;;) {
-        int32_t index = atomic_fetch_add_explicit(&task->parts_next, 1, memory_order_relaxed);
-        if (index >= task->parts) break;
-        if (!atomic_load_explicit(&task->part_failed, memory_order_relaxed)) run_part(task, index);
+        uint64_t left = all & ~taken, ahead = left & ~(uint64_t)0 << favourite;
+        if (left == 0) return -1;
+        int part = __builtin_ctzll(ahead != 0 ? ahead : left);
+        if (!atomic_compare_exchange_weak_explicit(&task->parts_taken, &taken,
+                                                   taken | (uint64_t)1 << part,
+                                                   memory_order_relaxed, memory_order_relaxed))
+            continue;
+        atomic_fetch_add_explicit(&task->parts_next, 1, memory_order_relaxed);
+        return part;
+    }
+}
+
+/* Computes parts of a split task. True: this worker was the last to leave. start_ns: see
+ * dt__trace_share_begin. */
+static bool work_on_split(worker *w, dt_task *task, int64_t start_ns) {
+    dt_pool *pool = w->pool;
+    dt_trace_share share;
+    dt__trace_share_begin(&share, task, start_ns);
+    int parts = 0, part;
+    int favourite = favourite_part(pool, task->parts);
+    for (; (part = claim_part(task, favourite)) >= 0; parts++) {
+        if (!atomic_load_explicit(&task->part_failed, memory_order_relaxed))
+            dt__work_part(task, part);
     }
     pthread_mutex_lock(&pool->lock);
-    if (task->split_open) close_split(pool, task);
+    if (task->split_open && !DT_PLANT(21)) close_split(pool, task);
     pthread_mutex_unlock(&pool->lock);
+    dt__trace_share_end(&share, parts);
     return atomic_fetch_sub_explicit(&task->parts_left, 1, memory_order_acq_rel) == 1;
 }
 
-/* Computes a task that is prepared. False: another worker will end it. */
+/* Computes a task that has begun. False: another worker will end it. */
 static bool compute(worker *w, dt_task *task) {
-    const dt_kernel *kernel = task->call.kernel;
-    if (kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
-    int threads = task->cost_ns < SPLIT_COST_NS_MIN
-                      ? 1
-                      : atomic_load_explicit(&w->pool->threads, memory_order_relaxed);
-    int parts = kernel->parts != NULL ? kernel->parts(&task->call, threads) : 1;
-    DT_ASSERT(parts >= 1);
-    dt_status status = take_scratch(task, parts);
-    if (status != DT_OK) {
-        dt__task_fail(task, status);
-        return true;
-    }
-    if (parts > 1 && threads > 1) {
+    if (task->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
+    if (task->parts > 1 && atomic_load_explicit(&w->pool->threads, memory_order_relaxed) > 1) {
+        w->helped = true;
         open_split(w->pool, task);
-        if (!work_on_split(w, task)) return false;
+        if (!work_on_split(w, task, task->time_start_ns)) return false;
     } else {
-        for (int k = 0; k < parts && task->error == NULL; k++) run_part(task, k);
+        for (int k = 0; k < task->parts && task->error == NULL; k++) dt__work_part(task, k);
     }
-    finish_parts(task);
+    dt__work_finish(task);
     return true;
 }
 
-/* Ends a task and returns the next one of its run. The task may be gone after this. */
+/* Ends a task, or the tasks of a pass, and returns the next one of the run. */
 static dt_task *end(worker *w, dt_task *task) {
+    dt_pool *pool = w->pool;
     int64_t now_ns = dt_clock_ns();
     w->now_ns = now_ns;
     w->unnotified_cost_ns += task->cost_ns;
-    dt__task_end(task, now_ns);
-    dt_task *next = dt__run_close(task);
-    atomic_store_explicit(&task->state, DT_TASK_ENDED, memory_order_relaxed);
-    w->pool->events.ended(w->pool->events.context, task);
-    w->unnotified = true;
+    dt_task *next = dt__work_end(task, now_ns, pool->events.ended, pool->events.context);
+    mark_unnotified(w);
     /* After the report: either we see the mark or whoever sets it sees the report. */
-    bool due = atomic_load_explicit(&w->pool->waited_for, memory_order_seq_cst) > 0 &&
-               dt__pool_has_idle(w->pool);
+    bool due = atomic_load_explicit(&pool->waited_for, memory_order_seq_cst) > 0 &&
+               dt__pool_has_idle(pool);
+    if (next == NULL) return NULL; /* reported before it takes something else, or by idle */
     if (due || now_ns - w->notified_ns > DT__POOL_NOTIFY_NS ||
         w->unnotified_cost_ns > DT__POOL_NOTIFY_NS)
         notify(w, now_ns);
     return next;
 }
 
+static void give_back(worker *w, dt_task *task) {
+    dt_pool *pool = w->pool;
+    bool starved = atomic_load_explicit(&task->state, memory_order_relaxed) == DT_TASK_RUNNING;
+    dt__work_return(task, starved, pool->events.ended, pool->events.context);
+    notify(w, dt_clock_ns());
+}
+
 /* Starts at w->now_ns. */
 static void run_chain(worker *w, dt_task *task) {
+    dt_pool *pool = w->pool;
     while (task != NULL) {
-        uint8_t handed = DT_TASK_HANDED;
-        bool mine = atomic_compare_exchange_strong_explicit(
-            &task->state, &handed, DT_TASK_RUNNING, memory_order_relaxed, memory_order_relaxed);
-        DT_ASSERT(mine); /* nobody takes tasks back yet */
-        task->time_start_ns = w->now_ns;
-        if (prepare(w, task) && task->kind == DT_TASK_COMPUTE && !compute(w, task)) return;
+        int threads = atomic_load_explicit(&pool->threads, memory_order_relaxed);
+        bool shut_down = atomic_load_explicit(&pool->shut_down, memory_order_relaxed);
+        dt_work_step step = dt__work_begin(task, threads, shut_down, w->now_ns);
+        if (step == DT_WORK_RETURN) {
+            give_back(w, task);
+            return;
+        }
+        if (step == DT_WORK_COMPUTE && !compute(w, task)) return;
         task = end(w, task);
+        if (DT_UNLIKELY(w->done != NULL) && task != NULL && w->done(w->done_context)) {
+            task->next = NULL;
+            dt__pool_push(pool, task, 1, true); /* the client has what it waited for */
+            return;
+        }
     }
 }
 
@@ -279,7 +359,7 @@ static dt_task *join_split(dt_pool *pool, worker **woken) {
         if (left <= 0) continue;
         atomic_fetch_add_explicit(&task->parts_left, 1, memory_order_relaxed);
         left--;
-        *woken = take_idle(pool, left < WAKE_FANOUT ? left : WAKE_FANOUT);
+        *woken = take_helpers(pool, left);
         return task;
     }
     return NULL;
@@ -296,27 +376,48 @@ static dt_task *pop(dt_pool *pool) {
     return task;
 }
 
-static inline void spin_pause(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+/* Awake in the owner's stead, see dt_pool_events.unheard. */
+typedef struct watch {
+    const void *last;
+    int64_t since_ns, last_ns;
+} watch;
+
+static bool is_due(dt_pool *pool, watch *look, int64_t now_ns) {
+    const void *last = unheard(pool);
+    if (look->last == NULL) look->since_ns = now_ns;
+    if (look->last != last) look->last_ns = now_ns;
+    look->last = last;
+    return last != NULL && (now_ns - look->last_ns >= DT__POOL_UNHEARD_NS ||
+                            now_ns - look->since_ns >= UNHEARD_NS_MAX);
 }
 
 /* The large tasks of one request follow each other within microseconds, and to wake a sleeper takes
  * longer than such a task's share. So a worker that has just helped waits for the next one awake: a
- * bounded time, once for each task that it helped with, and its waker saves the system call. */
+ * bounded time, once for each task that it helped with, and its waker saves the system call.  So
+ * does who submits meanwhile, since it watches in the owner's stead. */
 static void linger(worker *w) {
-    int64_t until_ns = dt_clock_ns() + LINGER_NS;
-    do {
+    dt_pool *pool = w->pool;
+    int64_t now_ns = dt_clock_ns(), until_ns = now_ns + LINGER_NS;
+    watch look = {0};
+    while (now_ns < until_ns) {
         for (int k = 0; k < LINGER_SPINS; k++) {
-            if (atomic_load_explicit(&w->wake, memory_order_acquire) == WOKEN) return;
-            spin_pause();
+            if (atomic_load_explicit(&w->wake, memory_order_acquire) == WOKEN) break;
+            dt_spin_pause();
         }
+        if (atomic_load_explicit(&w->wake, memory_order_acquire) == WOKEN) break;
         sched_yield(); /* the controller or a client may want this core */
-    } while (dt_clock_ns() < until_ns);
+        now_ns = dt_clock_ns();
+        if (!is_due(pool, &look, now_ns)) continue;
+        look.last = NULL;
+        report_idle(pool);
+    }
     uint32_t lingering = LINGERING;
+    if (DT_PLANT(27)) atomic_store(&w->wake, ASLEEP);
     (void)atomic_compare_exchange_strong_explicit(&w->wake, &lingering, ASLEEP,
                                                   memory_order_relaxed, memory_order_relaxed);
+    /* Either who submits sees that nobody watches, or we see what was submitted. */
+    atomic_fetch_sub_explicit(&pool->watchers, 1, memory_order_seq_cst);
+    if (unheard(pool) != NULL && !DT_PLANT(31)) pool->events.notify(pool->events.context);
 }
 
 /* Sleeps until woken. Enters with the pool lock, leaves without. */
@@ -324,7 +425,9 @@ static void sleep_unlock(worker *w) {
     dt_pool *pool = w->pool;
     bool lingers =
         w->helped && w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed);
+    bool unnotified = mark_notified(w);
     w->helped = false;
+    if (lingers) atomic_fetch_add_explicit(&pool->watchers, 1, memory_order_seq_cst);
     atomic_store_explicit(&w->wake, lingers ? LINGERING : ASLEEP, memory_order_relaxed);
     if (w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed)) {
         w->idle_next = pool->idle;
@@ -334,17 +437,32 @@ static void sleep_unlock(worker *w) {
         w->parked = true;
     }
     pthread_mutex_unlock(&pool->lock);
-    /* Either the worker that ended a task sees us idle, or we report it. */
-    bool due = atomic_load_explicit(&pool->waited_for, memory_order_seq_cst) > 0;
-    if (w->unnotified || due) notify(w, dt_clock_ns());
+    /* From here on a client may stand in for w: all but w->wake is his. */
+    if ((unnotified && !DT_PLANT(26)) || is_idle_for_others(pool)) report_idle(pool);
     if (lingers) linger(w);
     while (atomic_load_explicit(&w->wake, memory_order_acquire) == ASLEEP)
         dt_futex_wait(&w->wake, ASLEEP, -1);
 }
 
+/* Parts of a split task, or a run; and what follows it. */
+static void work_on(worker *w, dt_task *split, dt_task *run) {
+    w->now_ns = dt_clock_ns();
+    if (w->unnotified && dt__pool_has_idle(w->pool)) notify(w, w->now_ns);
+    if (!w->unnotified) w->notified_ns = w->now_ns;
+    if (split != NULL) {
+        w->helped = true;
+        if (split->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
+        if (!work_on_split(w, split, 0)) return;
+        dt__work_finish(split);
+        run = end(w, split);
+    }
+    run_chain(w, run);
+}
+
 static void *worker_main(void *argument) {
     worker *w = argument;
     dt_pool *pool = w->pool;
+    w->tid = gettid();
     for (;;) {
         pthread_mutex_lock(&pool->lock);
         w->parked = false;
@@ -361,27 +479,105 @@ static void *worker_main(void *argument) {
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
-        wake_all(pool, woken);
-        w->now_ns = dt_clock_ns();
-        if (w->unnotified && dt__pool_has_idle(pool)) notify(w, w->now_ns);
-        if (!w->unnotified) w->notified_ns = w->now_ns;
-        if (split != NULL) {
-            w->helped = true;
-            if (split->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
-            if (!work_on_split(w, split)) continue;
-            finish_parts(split);
-            run = end(w, split);
-        }
-        run_chain(w, run);
+        wake_all(pool, woken, true);
+        work_on(w, split, run);
     }
     if (w->unnotified) notify(w, dt_clock_ns());
     return NULL;
 }
 
+/* ---- clients that help ----------------------------------------------------------------------- */
+
+void dt__pool_helper_enter(dt_pool *pool) {
+    atomic_fetch_add_explicit(&pool->helpers, 1, memory_order_relaxed);
+}
+
+void dt__pool_helper_leave(dt_pool *pool) {
+    atomic_fetch_sub_explicit(&pool->helpers, 1, memory_order_release);
+}
+
+static bool client_may_take(const dt_task *run) {
+    return run->kind == DT_TASK_COMPUTE && run->cost_ns <= HELP_COST_NS_MAX;
+}
+
+/* The next piece of work that a client may do. Pool lock. */
+static dt_task *take_for_client(dt_pool *pool, dt_task **run, worker **woken) {
+    *run = NULL;
+    if (pool->splits != NULL && pool->splits->cost_ns <= HELP_COST_NS_MAX) {
+        dt_task *split = join_split(pool, woken);
+        if (split != NULL) return split;
+    }
+    const dt_task *first = pool->queue_first;
+    if (first == NULL || !client_may_take(first)) return NULL;
+    *run = pop(pool);
+    return NULL;
+}
+
+static bool help_once(worker *w) {
+    dt_pool *pool = w->pool;
+    dt_task *run;
+    worker *woken = NULL;
+    pthread_mutex_lock(&pool->lock);
+    dt_task *split = take_for_client(pool, &run, &woken);
+    pthread_mutex_unlock(&pool->lock);
+    wake_all(pool, woken, true);
+    if (split == NULL && run == NULL) return false;
+    work_on(w, split, run);
+    return true;
+}
+
+/* The worker that the client stood in for is idle again, or has to see to what came meanwhile. */
+static bool stand_down(worker *w) {
+    dt_pool *pool = w->pool;
+    pthread_mutex_lock(&pool->lock);
+    bool work = pool->queue_first != NULL || pool->splits != NULL || pool->exiting ||
+                w->index >= atomic_load_explicit(&pool->threads, memory_order_relaxed);
+    w->idle_next = NULL;
+    bool unnotified = mark_notified(w);
+    if (!work) {
+        worker **end = &pool->idle; /* where it was */
+        while (*end != NULL) end = &(*end)->idle_next;
+        *end = w;
+        atomic_fetch_add_explicit(&pool->idle_count, 1, memory_order_seq_cst);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    bool due = unnotified || is_idle_for_others(pool);
+    if (work) wake_all(pool, w, true);
+    return due;
+}
+
+bool dt__pool_help(dt_pool *pool, int64_t patience_ns, bool (*done)(void *context), void *context) {
+    bool due = false;
+    pthread_mutex_lock(&pool->lock);
+    worker *w = take_longest_idle(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (w != NULL) {
+        bool omp_set = w->omp_set;
+        w->omp_set = false;
+        w->done = done;
+        w->done_context = context;
+        int64_t until_ns = dt_clock_ns() + patience_ns;
+        while (!done(context) && !atomic_load_explicit(&pool->shut_down, memory_order_relaxed)) {
+            if (help_once(w)) {
+                until_ns = dt_clock_ns() + patience_ns;
+            } else if (dt_clock_ns() > until_ns) {
+                break;
+            }
+            for (int k = 0; k < LINGER_SPINS; k++) dt_spin_pause();
+            sched_yield(); /* the controller may want this core to bring the work */
+        }
+        if (w->client_omp != 0) set_omp(w->client_omp);
+        w->client_omp = 0;
+        w->omp_set = omp_set;
+        w->done = NULL;
+        due = stand_down(w);
+    }
+    return due;
+}
+
 /* ---- from outside --------------------------------------------------------------------------- */
 
-void dt__pool_push(dt_pool *pool, dt_task *first, int count) {
-    if (count == 0) return;
+static void push(dt_pool *pool, dt_task *first, int count, int wakes, bool stays) {
     int64_t cost_ns = 0;
     dt_task *last = first;
     for (dt_task *t = first; t != NULL; last = t, t = t->next) cost_ns += (int64_t)t->cost_ns;
@@ -394,10 +590,18 @@ void dt__pool_push(dt_pool *pool, dt_task *first, int count) {
     pool->queue_last = last;
     atomic_fetch_add_explicit(&pool->queued, count, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->queued_cost_ns, cost_ns, memory_order_relaxed);
-    worker *woken = take_idle(pool, count);
+    worker *woken = take_idle(pool, wakes);
     pthread_mutex_unlock(&pool->lock);
     atomic_fetch_add_explicit(&pool->runs, count, memory_order_relaxed);
-    wake_all(pool, woken);
+    wake_all(pool, woken, stays);
+}
+
+void dt__pool_push(dt_pool *pool, dt_task *first, int count, bool stays) {
+    if (count > 0) push(pool, first, count, count, stays);
+}
+
+void dt__pool_push_and_help(dt_pool *pool, dt_task *first, int count) {
+    if (count > 0) push(pool, first, count, client_may_take(first) ? count - 1 : count, true);
 }
 
 void dt__pool_shut_down(dt_pool *pool) {
@@ -411,6 +615,7 @@ static dt_status start_workers(dt_pool *pool, int threads) {
         DT_ALLOC_OR_FAIL(w, sizeof *w);
         memset(w, 0, sizeof *w);
         w->pool = pool;
+        w->keeps_off = -1;
         w->index = pool->started;
         dt_status status = dt__thread_start(&w->thread, worker_main, w, "dt-wrk-%d", w->index);
         if (status != DT_OK) {
@@ -434,7 +639,7 @@ static void wake_everyone(dt_pool *pool) {
         woken = w;
     }
     pthread_mutex_unlock(&pool->lock);
-    wake_all(pool, woken);
+    wake_all(pool, woken, false);
 }
 
 dt_status dt__pool_set_threads(dt_pool *pool, int threads) {
@@ -459,6 +664,8 @@ dt_status dt__pool_start(int threads, const dt_pool_events *events, dt_pool **ou
     DT_ALLOC_OR_FAIL(pool, sizeof *pool);
     memset(pool, 0, sizeof *pool);
     pool->events = *events;
+    if (sched_getaffinity(0, sizeof pool->mask, &pool->mask) == 0)
+        pool->cpus = CPU_COUNT(&pool->mask);
     pthread_mutex_init(&pool->lock, NULL);
     atomic_init(&pool->threads, threads);
     dt_status status = start_workers(pool, threads);
@@ -475,6 +682,7 @@ void dt__pool_stop(dt_pool *pool) {
     DT_ASSERT(pool->queue_first == NULL && pool->splits == NULL);
     pool->exiting = true;
     pthread_mutex_unlock(&pool->lock);
+    while (atomic_load_explicit(&pool->helpers, memory_order_acquire) > 0) sched_yield();
     wake_everyone(pool);
     for (int k = 0; k < pool->started; k++) {
         pthread_join(pool->workers[k]->thread, NULL);
@@ -489,6 +697,9 @@ int dt__pool_threads(const dt_pool *pool) {
 }
 bool dt__pool_has_idle(const dt_pool *pool) {
     return atomic_load_explicit(&pool->idle_count, memory_order_seq_cst) > 0;
+}
+bool dt__pool_watches(const dt_pool *pool) {
+    return atomic_load_explicit(&pool->watchers, memory_order_seq_cst) > 0;
 }
 _Atomic(int32_t) *dt__pool_waited_for(dt_pool *pool) { return &pool->waited_for; }
 int dt__pool_queued(const dt_pool *pool) {

@@ -11,15 +11,18 @@
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "runtime/device.h"
 #include "scheduler/controller.h"
 #include "scheduler/futex.h"
+#include "scheduler/plant.h"
 #include "scheduler/run.h"
 #include "scheduler/task.h"
 #include "scheduler/threads.h"
 
 #define SCHED_ALIGN 64
 #define RECORDS_MAX 1000000
-#define COST_NS_MIN 500.0 /* what any task costs a worker, with its end */
+#define HELP_PATIENCE_NS 40000 /* how long a client that could help looks for something to do */
+#define COST_NS_MIN 500.0      /* what any task costs a worker, with its end */
 
 static int64_t monotonic_ns(void *context) {
     (void)context;
@@ -41,6 +44,15 @@ static void on_task_ended(void *context, dt_task *task) {
 }
 
 static void on_pool_notify(void *context) { dt__sched_knock(context); }
+
+static void on_pool_idle(void *context) {
+    if (!dt__controller_assist(context, DT_BY_WORKER)) dt__sched_knock(context);
+}
+
+static const void *last_unheard(void *context) {
+    dt_sched *s = context;
+    return atomic_load_explicit(&s->submitted.head, memory_order_seq_cst);
+}
 
 /* ---- start and stop ------------------------------------------------------------------------- */
 
@@ -73,6 +85,7 @@ static void init_locks(dt_sched *s) {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->role, NULL);
     pthread_mutex_init(&s->room_lock, NULL);
     pthread_cond_init(&s->room, &attr);
     pthread_condattr_destroy(&attr);
@@ -81,6 +94,7 @@ static void init_locks(dt_sched *s) {
 static void free_sched(dt_sched *s) {
     pthread_cond_destroy(&s->room);
     pthread_mutex_destroy(&s->room_lock);
+    pthread_mutex_destroy(&s->role);
     dt_free(s->block, sizeof *s + SCHED_ALIGN);
 }
 
@@ -99,8 +113,10 @@ dt_status dt_sched_start(const dt_sched_options *options, dt_sched **out) {
     s->owner = next_owner();
     s->records_max = options->records_max != 0 ? options->records_max : RECORDS_MAX;
     s->controller.clock.now_ns = monotonic_ns;
+    const char *fusion = getenv("DTORCH_FUSION");
+    atomic_init(&s->fuses, fusion == NULL || strcmp(fusion, "0") != 0);
     init_locks(s);
-    dt_pool_events events = {s, on_task_ended, on_pool_notify};
+    dt_pool_events events = {s, on_task_ended, on_pool_notify, on_pool_idle, last_unheard};
     dt_status status = dt__pool_start(threads, &events, &s->pool);
     if (status == DT_OK) {
         status = start_controller(s, options->io != NULL ? options->io : getenv("DTORCH_IO"));
@@ -129,12 +145,56 @@ void dt_sched_abandon(dt_sched *s) {
     (void)s;
 }
 
+/* ---- bursts ---------------------------------------------------------------------------------
+ *
+ * Whether a fusible task is worth holding back depends on what comes next, which is foretold from
+ * what came the last times: for each kind of task (op, dtype, size) a counter goes up when another
+ * fusible one followed before anybody waited, and down when somebody waited for it alone.  Heavy
+ * tasks are held in any case. */
+
+#define BURST_COST_NS 4000.0 /* less is not worth foretelling */
+#define BURST_LIKELY 2       /* of 3 */
+
+static uint32_t burst_kind(const dt_task *task) {
+    uint64_t size = (uint64_t)dt_call_out(&task->call, 0)->numel;
+    uint64_t key = size * 2654435761u + task->call.op * 40503u + task->call.compute;
+    return (uint32_t)(key ^ key >> 15) % DT__BURSTS;
+}
+
+static void note_burst(dt_sched *s, const dt_task *task) {
+    if (s->last.alone && s->bursts[s->last.kind] < 3) s->bursts[s->last.kind]++;
+    s->last.kind = burst_kind(task);
+    s->last.alone = true;
+}
+
+static void note_wait(dt_sched *s) {
+    if (s->last.alone && s->bursts[s->last.kind] > 0) s->bursts[s->last.kind]--;
+    s->last.alone = false;
+}
+
+/* Whether others that can be computed in the same pass may be close behind. */
+static bool is_holdable(dt_sched *s, const dt_task *task) {
+    if (!task->fusible || !atomic_load_explicit(&s->fuses, memory_order_relaxed)) return false;
+    note_burst(s, task);
+    if (task->cost_ns >= DT__HOLD_COST_NS) return true;
+    return task->cost_ns >= BURST_COST_NS && s->bursts[s->last.kind] >= BURST_LIKELY;
+}
+
 /* ---- submit --------------------------------------------------------------------------------- */
 
 static void estimate_cost(dt_task *task) {
     if (task->kind == DT_TASK_COMPUTE && !(task->cost_ns > 0))
         task->cost_ns = task->call.kernel->cost_ns(&task->call);
     if (!(task->cost_ns > COST_NS_MIN)) task->cost_ns = COST_NS_MIN;
+    if (task->kind != DT_TASK_COMPUTE || !(task->call.kernel->flags & DT_KERNEL_FUSIBLE)) return;
+    const dt_fuse_ops *fuse = dt_device_cpu()->fuse;
+    task->fusible = fuse != NULL && fuse->fusible(&task->call);
+}
+
+/* Whether it is enough that somebody sees it before long who is awake anyway: it would be held
+ * back, or goes on from what is. */
+static bool can_be_quiet(const dt_sched *s, const dt_task *task) {
+    return task->holdable || (task->fusible && s->quiet);
 }
 
 void dt_sched_submit(dt_sched *s, dt_task *task) {
@@ -146,21 +206,70 @@ void dt_sched_submit(dt_sched *s, dt_task *task) {
     task->seq = ++s->seq;
     task->time_submit_ns = dt_clock_ns();
     bool unblocked = dt__task_raise_counts(task);
+    task->holdable = is_holdable(s, task);
     atomic_fetch_add_explicit(&s->in_flight, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->stat_submitted, 1, memory_order_relaxed);
     task->direct = unblocked && task->kind == DT_TASK_COMPUTE &&
-                   task->call.nout + task->call.nin <= task->accesses_capacity &&
-                   dt_gate_is_closed(&s->gate) && dt__pool_has_idle(s->pool);
+                   task->call.nout + task->call.nin <= task->accesses_capacity && !task->holdable &&
+                   dt_memory_limit() == 0 && dt_gate_is_closed(&s->gate) &&
+                   dt__pool_has_idle(s->pool);
     if (!task->direct) {
+        bool awake = DT_PLANT(1) && !dt_gate_is_closed(&s->gate);
+        bool quiet = can_be_quiet(s, task);
         dt_mpsc_push(&s->submitted, &task->submit_node);
-        dt__sched_knock(s);
+        /* From here on the task may be gone. */
+        s->quiet = quiet && dt__pool_watches(s->pool);
+        if (!awake && !s->quiet) dt__sched_knock(s);
         return;
     }
     atomic_fetch_add_explicit(&s->stat_direct, 1, memory_order_relaxed);
     atomic_store_explicit(&task->state, DT_TASK_HANDED, memory_order_relaxed);
     task->next = NULL;
     dt_mpsc_push(&s->submitted, &task->submit_node); /* first: see controller.c, I1 */
-    dt__pool_push(s->pool, task, 1);
+    dt__pool_push(s->pool, task, 1, true);
+}
+
+void dt_sched_demand(dt_sched *s, bool helps) {
+    note_wait(s);
+    s->quiet = false;
+    if (atomic_load_explicit(&s->demanded, memory_order_relaxed) < s->seq)
+        atomic_store_explicit(&s->demanded, s->seq, memory_order_release);
+    if (dt_mpsc_is_empty(&s->submitted)) return;
+    if (!dt__controller_assist(s, helps ? DT_BY_HELPER : DT_BY_CLIENT)) dt__sched_knock(s);
+}
+
+void dt_sched_helper_enter(dt_sched *s) { dt__pool_helper_enter(s->pool); }
+
+void dt_sched_help(dt_sched *s, bool (*done)(void *context), void *context) {
+    bool due = dt__pool_help(s->pool, HELP_PATIENCE_NS, done, context);
+    if (due && !dt__controller_assist(s, DT_BY_CLIENT)) dt__sched_knock(s);
+    dt__pool_helper_leave(s->pool);
+}
+
+bool dt_sched_has_parked(const dt_sched *s) {
+    return atomic_load_explicit(&s->parks, memory_order_seq_cst);
+}
+
+static void want_all(dt_sched *s) {
+    atomic_store_explicit(&s->wants_all, true, memory_order_seq_cst);
+    dt__sched_knock(s);
+}
+
+void dt_sched_tell(dt_sched *s, dt_task_kind word, struct dt_tensor *t) {
+    DT_ASSERT(word >= DT_TASK_ASK && (word == DT_TASK_RELEASE) == (t != NULL));
+    dt_task *task;
+    if (dt_task_new(word, 0, 0, &task) != DT_OK) {
+        if (word == DT_TASK_ASK) want_all(s);
+        if (t != NULL) dt_tensor_release(t);
+        return;
+    }
+    task->user = t;
+    dt_mpsc_push(&s->submitted, &task->submit_node);
+    dt__sched_knock(s);
+}
+
+void dt_sched_set_fusion(dt_sched *s, bool on) {
+    atomic_store_explicit(&s->fuses, on, memory_order_relaxed);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */
@@ -180,6 +289,7 @@ dt_status dt_sched_wait_room(dt_sched *s, int64_t timeout_ns) {
     int rc = 0;
     pthread_mutex_lock(&s->room_lock);
     atomic_fetch_add_explicit(&s->room_waiters, 1, memory_order_seq_cst);
+    if (dt_sched_has_parked(s)) want_all(s); /* they take room, and nobody may ever ask */
     while (atomic_load_explicit(&s->in_flight, memory_order_seq_cst) >= s->records_max && rc == 0)
         rc = timeout_ns < 0 ? pthread_cond_wait(&s->room, &s->room_lock)
                             : pthread_cond_timedwait(&s->room, &s->room_lock, &deadline);
@@ -196,7 +306,9 @@ dt_status dt_sched_set_threads(dt_sched *s, int threads) {
     if (threads < 1 || threads > DT_THREADS_MAX)
         return dt_fail(DT_E_VALUE, "the number of threads must be 1 to %d, not %d", DT_THREADS_MAX,
                        threads);
-    return dt__pool_set_threads(s->pool, threads);
+    dt_status status = dt__pool_set_threads(s->pool, threads);
+    dt__sched_knock(s); /* more of them want more work */
+    return status;
 }
 
 const char *dt_sched_io_backend(const dt_sched *s) { return s->io->backend->name; }
@@ -213,6 +325,10 @@ void dt_sched_stats_get(const dt_sched *s, dt_sched_stats *stats) {
         .failed = stat(&s->stat_failed),
         .direct = stat(&s->stat_direct),
         .chained = stat(&s->stat_chained),
+        .fused = stat(&s->stat_fused),
+        .passes = stat(&s->stat_passes),
+        .dropped = stat(&s->stat_dropped),
+        .parked = stat(&s->stat_parked),
         .runs = dt__pool_runs(s->pool),
         .controller_wakeups = stat(&s->stat_wakeups),
         .worker_wakeups = dt__pool_wakeups(s->pool),

@@ -48,6 +48,9 @@ typedef enum dt_task_kind {
     DT_TASK_FENCE, /* nothing to run: ends when what it reads is ready; as an output, when all that
                       use it have ended (the bytes are not written); see after_all too */
     DT_TASK_TIMER, /* io.delay_ns after submission */
+    DT_TASK_ASK,   /* not a task, but a word to the controller: somebody waits again */
+    DT_TASK_ABANDON, /* ... somebody has given up waiting: see dt_sched_tell */
+    DT_TASK_RELEASE, /* ... user, a dt_tensor, has lost its last handle */
 } dt_task_kind;
 
 /* A file kept open by the tasks that use it. Opening fails with DT_E_OS and the errno: for what is
@@ -72,14 +75,43 @@ typedef struct dt_io {
 struct dt_graph_access; /* graph.h */
 struct dt_run;          /* run.h */
 
-/* Only ever goes forward; the worker that takes a task does it by compare-and-swap, so that a task
- * handed over and not yet begun could be taken back. */
+/* Which of two ready tasks starts first. Bulk work is overtaken for a bounded time only. */
+typedef enum dt_priority {
+    DT_PRIORITY_NORMAL,
+    DT_PRIORITY_INTERACTIVE,
+    DT_PRIORITY_BULK,
+    DT_PRIORITY_COUNT,
+} dt_priority;
+
+/* Whether somebody waits for a task. */
+typedef enum dt_want {
+    DT_WANT_NEVER,     /* nobody has waited for it so far: it runs when its turn comes */
+    DT_WANTED,         /* somebody waits now */
+    DT_WANT_ABANDONED, /* who waited has given up */
+} dt_want;
+
+/* Which of the controller's lists or heaps a task is in. */
+typedef enum dt_place {
+    DT_PLACE_NONE,
+    DT_PLACE_READY,
+    DT_PLACE_READY_HEAP,
+    DT_PLACE_HELD,    /* ready, and held back for others that may fuse with it */
+    DT_PLACE_PARKED,  /* ready, and nobody asks for it */
+    DT_PLACE_STARVED, /* ready, but for want of memory */
+} dt_place;
+
+/* NEW -> LINKED -> HANDED -> RUNNING -> ENDED, or from NEW to HANDED when direct.  The worker that
+ * takes a task does it by compare-and-swap from HANDED, as does the controller that decides
+ * otherwise meanwhile: DROPPED and TAKEN_BACK tell the worker, when it comes to the task, to end it
+ * at once, or to give it back, after which it is LINKED again. */
 typedef enum dt_task_state {
     DT_TASK_NEW,    /* the client's */
     DT_TASK_LINKED, /* the controller's: in the graph, perhaps ready */
     DT_TASK_HANDED, /* in a run that a worker has or will have */
     DT_TASK_RUNNING,
     DT_TASK_ENDED,
+    DT_TASK_DROPPED,
+    DT_TASK_TAKEN_BACK,
 } dt_task_state;
 
 struct dt_task {
@@ -87,27 +119,40 @@ struct dt_task {
     dt_mpsc_node end_node;    /* completion queue; a direct task can be in both at once */
     dt_task *next;            /* ready queue, pool queue: wherever else it waits */
     uint8_t kind;             /* dt_task_kind */
-    uint8_t priority;
-    bool direct;            /* went straight to a worker (see dt_sched_submit) */
-    bool linked;            /* controller: in the graph */
-    bool after_all;         /* a fence without operands that ends when all earlier tasks have */
-    _Atomic(uint8_t) state; /* dt_task_state */
-    uint64_t seq;           /* program order; set by submit */
-    dt_call call;           /* operands (retained): reads and writes follow from it */
+    bool fusible;             /* may be computed in one pass with others (fuse.h) ... */
+    bool holdable;            /* ... and worth holding back for them */
+    uint8_t priority;         /* dt_priority */
+    bool direct;              /* went straight to a worker (see dt_sched_submit) */
+    bool linked;              /* controller: in the graph */
+    bool after_all;           /* a fence without operands that ends when all earlier tasks have */
+    _Atomic(uint8_t) state;   /* dt_task_state */
+    uint64_t seq;             /* program order; set by submit */
+    dt_call call;             /* operands (retained): reads and writes follow from it */
     dt_io io;
-    void (*on_end)(dt_task *task); /* any C thread: must not block nor take the GIL */
-    void *user;                    /* on_end's; the futures layer keeps its dt_future here */
-    dt_error *error;               /* set before on_end when the task failed; owned */
-    double cost_ns;                /* kernel->cost_ns of the call; 0: submit asks for it */
+    void (*on_end)(dt_task *task);  /* any C thread: must not block nor take the GIL */
+    void *user;                     /* on_end's; the futures layer keeps its dt_future here */
+    void (*on_free)(dt_task *task); /* controller or client: user may go; NULL: nothing to do */
+    dt_want (*want)(const dt_task *task); /* any thread; NULL: DT_WANT_NEVER */
+    dt_error *error;                      /* set before on_end when the task failed; owned */
+    double cost_ns;                       /* kernel->cost_ns of the call; 0: submit asks for it */
+    uint32_t site;   /* the client's call site, for errors and traces; 0: unknown */
+    uint32_t client; /* the number of its call in a profile (trace.h); 0: none */
     int64_t time_submit_ns, time_start_ns, time_end_ns; /* CLOCK_MONOTONIC, for traces */
 
     /* pool */
-    _Atomic(dt_task *) run_next; /* the next task of the run; closed once this one has ended */
-    _Atomic(int32_t) parts_next; /* next part to claim */
-    _Atomic(int32_t) parts_left; /* workers that may still touch a split task */
+    _Atomic(dt_task *) run_next;   /* the next task of the run; closed once this one has ended */
+    _Atomic(int32_t) parts_next;   /* parts claimed */
+    _Atomic(uint64_t) parts_taken; /* which, as bits, where there are few */
+    _Atomic(int32_t) parts_left;   /* workers that may still touch a split task */
     _Atomic(int32_t) part_failed;
     int32_t parts;
     bool split_open; /* pool lock: others may still join */
+    bool returned;   /* the worker gave it back, not computed ... */
+    bool starved;    /* ... for want of memory */
+    bool dropped;
+    int32_t members;      /* of the pass that it leads; 1: alone */
+    struct dt_pass *pass; /* of more than one */
+    uint64_t leader_seq;  /* of the pass that it was computed in; 0: alone */
     void *scratch;
     size_t scratch_bytes;
 
@@ -116,10 +161,21 @@ struct dt_task {
     int32_t accesses_count, accesses_capacity;
     struct dt_graph_access *accesses;
     struct dt_run *run;
-    bool waited_for; /* others wait for this task, which is not the last of its run */
-    int64_t open;    /* after_all: tasks between the fence of this sort before it and it, not
-                        retired yet */
-    dt_task *heap_child, *heap_sibling; /* ready and timer heaps */
+    double run_cost_ns;   /* what it counts for in its run */
+    int64_t handed_bytes; /* see starve.c */
+    int64_t starved_ns;   /* when it last began to; 0: never */
+    bool tries;           /* handed over, after it has starved */
+    bool waited_for;      /* others wait for this task, which is not the last of its run */
+    bool fuses;           /* with those before it in its run, as far back as they fuse */
+    bool parked;          /* nobody asks for it any more: not to be started */
+    bool marked_needed, marked_abandoned; /* by those that wait for it, during a sweep */
+    bool last_chance;         /* nothing before it can free memory: out of memory is final */
+    uint8_t place;            /* dt_place: which of the controller's lists it is in */
+    dt_task *older, *younger; /* all linked tasks, in program order */
+    dt_task *list_prev, *list_next;
+    int64_t open; /* after_all: tasks between the fence of this sort before it and it, not
+                     retired yet */
+    dt_task *heap_child, *heap_sibling, *heap_prev; /* ready and timer heaps */
     uint64_t heap_key;
     size_t block_bytes; /* of the memory block that this task is */
 };
@@ -156,11 +212,33 @@ void dt_sched_abandon(dt_sched *sched);
  * intrusive. Ask dt_sched_full first. Not concurrent with, nor after, dt_sched_stop.
  *
  * Direct tasks: when the controller sleeps, a worker is idle and no task in flight conflicts with
- * this one (by the storages' counts, which only clients raise, under their lock), it needs no
- * decision: it goes to the worker at once, and to the controller's queue without waking it.  The
- * controller hears of it no later than of its end, because it takes completions before
- * submissions, and until then nobody can have been linked behind it. */
+ * this one (by the storages' counts, which only clients raise, under their lock), and memory is
+ * not limited, it needs no decision: it goes to the worker at once, and to the controller's queue
+ * without waking it.  The controller hears of it no later than of its end, because it takes
+ * completions before submissions, and until then nobody can have been linked behind it. */
 void dt_sched_submit(dt_sched *sched, dt_task *task);
+
+/* Somebody is about to wait for something that was submitted: nothing submitted so far is held back
+ * any longer for others that it could be computed with.  When the controller sleeps, the client
+ * does its work: a wake-up takes longer.  `helps`: dt_sched_help follows. Client lock. */
+void dt_sched_demand(dt_sched *sched, bool helps);
+
+/* For a client thread that is about to sleep until done(context): it computes meanwhile what is
+ * queued, in place of an idle worker.  _enter under the client lock, then _help without (and
+ * without the GIL), once. */
+void dt_sched_helper_enter(dt_sched *sched);
+void dt_sched_help(dt_sched *sched, bool (*done)(void *context), void *context);
+
+/* Words of clients about who waits, in their turn among the submissions.  ASK: somebody waits for a
+ * task again (its want() says so already); needed only when dt_sched_has_parked.  ABANDON: want()
+ * of a task now says so.  RELEASE: the last handle of `t` has gone while it was still to be
+ * written; takes the reference.  Client lock.  Out of memory loses no ASK and no reference. */
+void dt_sched_tell(dt_sched *sched, dt_task_kind word, struct dt_tensor *t);
+bool dt_sched_has_parked(const dt_sched *sched);
+
+/* Whether element-wise tasks are computed in one pass where possible: true unless the environment
+ * has DTORCH_FUSION=0. Never changes a result. */
+void dt_sched_set_fusion(dt_sched *sched, bool on);
 
 bool dt_sched_full(const dt_sched *sched); /* records_max tasks are in flight */
 int64_t dt_sched_in_flight(const dt_sched *sched);
@@ -181,6 +259,10 @@ typedef struct dt_sched_stats {
     int64_t submitted, ended, failed;
     int64_t direct;  /* tasks that skipped the controller on their way to a worker */
     int64_t chained; /* tasks that followed another one in its run */
+    int64_t fused;   /* tasks computed in a pass with others */
+    int64_t passes;
+    int64_t dropped; /* not computed, since nobody could see the result */
+    int64_t parked;  /* times that a task was put aside because its waiters had given up */
     int64_t runs;    /* hand-overs to workers; tasks / runs is the length of chains */
     int64_t controller_wakeups, worker_wakeups;
     int64_t io_reads, io_writes, io_bytes;

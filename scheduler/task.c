@@ -17,6 +17,8 @@
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
 #include "scheduler/graph.h"
+#include "scheduler/plant.h"
+#include "scheduler/trace_task.h"
 
 dt_status dt_task_new(dt_task_kind kind, int nout, int nin, dt_task **out) {
     int capacity = nout + nin > DT__TASK_ACCESSES_MIN ? nout + nin : DT__TASK_ACCESSES_MIN;
@@ -39,6 +41,7 @@ dt_status dt_task_new(dt_task_kind kind, int nout, int nin, dt_task **out) {
 }
 
 void dt__task_destroy(dt_task *task) {
+    if (task->on_free != NULL) task->on_free(task);
     dt_call_fini(&task->call);
     dt_file_release(task->io.file);
     dt_error_release(task->error);
@@ -56,7 +59,7 @@ void dt_task_free(dt_task *task) {
 
 static inline bool output_is_free(dt_storage *s) {
     return atomic_load_explicit(&s->writers, memory_order_acquire) == 0 &&
-           atomic_load_explicit(&s->readers, memory_order_acquire) == 0;
+           (atomic_load_explicit(&s->readers, memory_order_acquire) == 0 || DT_PLANT(25));
 }
 
 static inline bool input_is_ready(dt_storage *s) {
@@ -111,14 +114,40 @@ dt_error *dt_call_operand_failure(const dt_call *call) {
 }
 
 void dt__task_fail(dt_task *task, dt_status status) {
-    if (task->error == NULL) task->error = dt_error_capture(status);
+    if (task->error != NULL) return;
+    task->error = dt_error_capture(status);
+    uint32_t op = task->kind == DT_TASK_COMPUTE ? (uint32_t)task->call.op + 1 : 0;
+    dt_error_set_origin(task->error, op, task->site);
+}
+
+void dt__task_drop(dt_task *task) {
+    task->dropped = true;
+    dt__task_fail(task, dt_fail(DT_E_CANCELLED, "the result was given up before it was computed"));
+}
+
+uint32_t dt__task_references(const dt_task *task, const dt_tensor *t) {
+    const dt_call *call = &task->call;
+    uint32_t n = 0;
+    for (int k = 0; k < call->nout + call->nin; k++) n += call->operands[k] == t;
+    return n;
+}
+
+bool dt__task_is_unobservable(const dt_task *task, uint32_t others) {
+    const dt_call *call = &task->call;
+    for (int k = 0; k < call->nout; k++) {
+        const dt_tensor *t = dt_call_out(call, k);
+        if (!dt__task_is_held_by(t, dt__task_references(task, t) + others)) return false;
+    }
+    return call->nout > 0;
 }
 
 void dt__task_end(dt_task *task, int64_t now_ns) {
     task->time_end_ns = now_ns;
+    if (DT_PLANT(18)) lower_counts(&task->call);
     /* A fence writes nothing. */
     if (DT_UNLIKELY(task->error != NULL) && task->kind != DT_TASK_FENCE)
         dt_call_fail_outputs(&task->call, task->error);
-    lower_counts(&task->call);
+    dt__trace_ended(task);
+    if (!DT_PLANT(18)) lower_counts(&task->call);
     if (task->on_end != NULL) task->on_end(task);
 }

@@ -46,27 +46,47 @@ from torch import layout as layout
 from torch import memory_format as memory_format
 
 from . import _C as _C
+from . import cuda as cuda
 from . import linalg as linalg
 from . import nn as nn
 from . import return_types as return_types
 from ._async import drain as drain
 from ._async import gather as gather
+from ._async import warmup as warmup
+from ._checkpoint import load_checkpoint as load_checkpoint
+from ._checkpoint import save_checkpoint as save_checkpoint
 from ._config import config as config
 from ._config import show_config as show_config
 from ._deadline import deadline as deadline
+from ._distribute import column_wise as column_wise
+from ._distribute import distribute as distribute
+from ._distribute import row_wise as row_wise
+from ._distribute import vocab_wise as vocab_wise
 from ._grad import enable_grad as enable_grad
 from ._grad import inference_mode as inference_mode
 from ._grad import is_grad_enabled as is_grad_enabled
 from ._grad import is_inference_mode_enabled as is_inference_mode_enabled
 from ._grad import no_grad as no_grad
 from ._grad import set_grad_enabled as set_grad_enabled
+from ._limit import Limit as Limit
+from ._limit import limit as limit
+from ._limit import priority as priority
+from ._profile import profile as profile
+from ._redistribute import implicit_redistribute as implicit_redistribute
 from ._repr import set_printoptions as set_printoptions
 from ._safetensors import SafetensorsDict as SafetensorsDict
 from ._safetensors import SafetensorsError as SafetensorsError
 from ._safetensors import load_safetensors as load_safetensors
 from ._safetensors import save_safetensors as save_safetensors
 from ._size import Size as Size
+from ._stats import Histogram as Histogram
+from ._stats import reset_stats as reset_stats
+from ._stats import stats as stats
 from ._torch import preload as preload
+from .distributed_spec import DeviceMesh as DeviceMesh
+from .distributed_spec import Graph as Graph
+from .distributed_spec import Placement as _Placement
+from .distributed_spec import Placements as _Placements
 
 _Number: TypeAlias = builtins.bool | builtins.int | builtins.float
 _DType: TypeAlias = dtype | str | type
@@ -85,7 +105,13 @@ TENSOR_HEAD = '''
 class Tensor(Awaitable["Tensor"]):
     """A tensor, and the future of its value."""
 
-    def __init__(self, *args: Any, device: _Device | None = None) -> None: ...
+    def __init__(
+        self,
+        *args: Any,
+        device: _Device | None = None,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[_Placement] | None = None,
+    ) -> None: ...
     def __await__(self) -> Generator[Any, None, Tensor]: ...
     @property
     def shape(self) -> Size: ...
@@ -93,6 +119,18 @@ class Tensor(Awaitable["Tensor"]):
     def dtype(self) -> dtype: ...
     @property
     def device(self) -> device: ...
+    @property
+    def device_mesh(self) -> DeviceMesh: ...
+    @property
+    def placements(self) -> _Placements: ...
+    @staticmethod
+    def from_local(
+        locals: Sequence[Any],
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[_Placement] | None = None,
+        *,
+        shape: Sequence[builtins.int] | None = None,
+    ) -> Tensor: ...
     @property
     def layout(self) -> layout: ...
     @property
@@ -177,6 +215,7 @@ FROM_C = {
     "from_dlpack": "(ext_tensor: Any, *, frozen: builtins.bool = False) -> Tensor",
     "set_blocking_policy": "(policy: str) -> str",
     "get_blocking_policy": "() -> str",
+    "get_priority": "() -> str",
     "promote_types": "(type1: _DType, type2: _DType) -> dtype",
     "can_cast": "(from_: _DType, to: _DType) -> builtins.bool",
     "result_type": "(tensor1: Tensor | _Number, tensor2: Tensor | _Number) -> dtype",

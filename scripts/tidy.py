@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("runtime", "scheduler", "futures", "collectives", "kernels", "python", "tests")
+FOLDERS = ("runtime", "scheduler", "futures", "collectives", "kernels", "python", "tests", "bench")
 
 
 def main(clang_tidy: str, build_dir: str) -> int:

@@ -15,7 +15,8 @@
  *     for each head.
  * I2: a head's blocks skip the keys that causality hides from all of their rows.
  *
- * Params: i[0] causal; i[1] mask: 0 none, 1 bool, 2 additive (third input); f[0] scale.
+ * Params: i[0] causal; i[1] mask: 0 none, 1 bool, 2 additive (third input); i[2] L of the whole, by
+ * which the form is chosen, and i[3] the row of the whole at which this part begins; f[0] scale.
  */
 #include "kernels/cpu/attention.h"
 
@@ -44,6 +45,7 @@ typedef struct attention {
     int64_t heads, l, s, e, ev;
     matrix q, k, v, mask, out;
     bool causal;
+    int64_t first; /* row of the whole, for causality */
     int mask_kind;
     double scale;
     const dt__gemm_ops *ops;
@@ -103,6 +105,7 @@ static void attention_of(const dt_call *call, attention *a) {
     a->heads = 1;
     for (int d = 0; d < r; d++) a->heads *= q->shape[d];
     a->causal = call->params.i[0] != 0;
+    a->first = call->params.i[3];
     a->mask_kind = (int)call->params.i[1];
     if (a->mask_kind) a->mask = matrix_of(dt_call_in(call, 3));
     a->scale = call->params.f[0];
@@ -112,7 +115,7 @@ static void attention_of(const dt_call *call, attention *a) {
     a->block = lesser(a->l, lesser(ROWS_MAX, greater(8, SCORES_MAX / greater(a->s_pad, 1))));
     a->blocks = a->block ? (a->l + a->block - 1) / a->block : 0;
     bool wide = a->sum == a->dtype;
-    a->direct_k = wide && a->l <= DOT_ROWS && a->k.column == 1;
+    a->direct_k = wide && greater(a->l, call->params.i[2]) <= DOT_ROWS && a->k.column == 1;
     a->direct_v = wide && a->v.column == 1 && a->ev == a->ev_pad;
     a->direct_q = wide && a->q.column == 1;
     lay_out(a);
@@ -244,7 +247,7 @@ static void weights(const attention *a, int64_t row, int64_t rows, int64_t keys,
                     char *scratch) {
     for (int64_t i = 0; i < rows; i++) {
         char *x = scratch + a->at_scores + i * a->s_pad * a->item;
-        int64_t seen = a->causal ? lesser(keys, row + i + 1) : keys;
+        int64_t seen = a->causal ? lesser(keys, a->first + row + i + 1) : keys;
         const void *mask = a->mask_kind ? mask_row(a, row + i, seen, scratch + a->at_mask) : NULL;
         if (a->sum == DT_F32)
             factor[i] = row_now()(seen, (float *)(void *)x, (float)a->scale, mask);
@@ -293,7 +296,7 @@ static void put(const attention *a, int64_t row, int64_t rows, const double *fac
 static void block_of_rows(const attention *a, int64_t row, char *scratch) {
     double factor[ROWS_MAX];
     int64_t rows = lesser(a->block, a->l - row), width = a->ops->width;
-    int64_t keys = a->causal ? lesser(a->s, row + rows) : a->s;
+    int64_t keys = a->causal ? lesser(a->s, a->first + row + rows) : a->s;
     scores(a, row, rows, keys, scratch);
     weights(a, row, rows, keys, factor, scratch);
     for (int64_t j = 0; j < a->ev; j += width) {

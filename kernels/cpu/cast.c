@@ -9,6 +9,7 @@
 #define PIECE 512 /* elements */
 
 static const dt__cast_table *const tables[DT_CPU_LEVELS] = DT_CPU_VARIANTS(&dt__casts);
+static const dt__round_table *const rounds[DT_CPU_LEVELS] = DT_CPU_VARIANTS(&dt__rounds);
 
 static void cast_by_f32(const dt__cast_table *casts, int64_t n, void *to, dt_dtype to_dtype,
                         const void *from, dt_dtype from_dtype) {
@@ -38,6 +39,12 @@ void dt_cast(int64_t n, void *to, dt_dtype to_dtype, const void *from, dt_dtype 
         direct(n, to, from);
     else
         cast_by_f32(casts, n, to, to_dtype, from, from_dtype);
+}
+
+void dt_round(int64_t n, float *to, dt_dtype half, const float *from) {
+    dt__cast_fn round = (*rounds[dt_cpu_level_now()])[half];
+    DT_ASSERT(round != NULL);
+    round(n, to, from);
 }
 
 void dt_cast_scalar(dt_scalar value, dt_dtype dtype, void *to) {

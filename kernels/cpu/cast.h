@@ -15,6 +15,9 @@
  * of one size. */
 void dt_cast(int64_t n, void *to, dt_dtype to_dtype, const void *from, dt_dtype from_dtype);
 
+/* Rounds n floats to what a half holds: as dt_cast to it and back. to may be from. */
+void dt_round(int64_t n, float *to, dt_dtype half, const float *from);
+
 /* As dt_cast for one number, by way of its own type (int64 or f64). */
 void dt_cast_scalar(dt_scalar value, dt_dtype dtype, void *to);
 

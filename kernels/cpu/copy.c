@@ -23,51 +23,22 @@
 
 /* ---- fills ---------------------------------------------------------------------------------- */
 
-#define FILL(T)                                                                                    \
-    do {                                                                                           \
-        T v, *o = to;                                                                              \
-        memcpy(&v, value, sizeof v);                                                               \
-        for (int64_t i = 0; i < n; i++) o[i] = v;                                                  \
-    } while (0)
-
-static void fill(int64_t size, int64_t n, void *to, const void *value) {
-    static const unsigned char zeros[ELEMENT_MAX];
-    if (memcmp(value, zeros, (size_t)size) == 0) {
-        memset(to, 0, (size_t)(n * size));
-        return;
-    }
-    switch (size) {
-    case 1:
-        memset(to, *(const unsigned char *)value, (size_t)n);
-        break;
-    case 2:
-        FILL(uint16_t);
-        break;
-    case 4:
-        FILL(uint32_t);
-        break;
-    default:
-        DT_ASSERT(size == 8);
-        FILL(uint64_t);
-    }
-}
-
 static void fill_any(const dt_tensor *out, const void *value, int64_t begin, int64_t end) {
     int64_t size = (int64_t)dt_dtype_size((dt_dtype)out->dtype);
     if (out->contiguous) {
-        fill(size, end - begin, (char *)dt_tensor_data(out) + begin * size, value);
+        dt__fill(size, end - begin, (char *)dt_tensor_data(out) + begin * size, value);
         return;
     }
     dt__iter it;
     dt__cursor at;
     uint64_t row[RUN_MAX];
     dt__iter_init(&it, 1, (dt_tensor *[]){(dt_tensor *)out});
-    fill(size, end - begin < RUN_MAX ? end - begin : RUN_MAX, row, value);
+    dt__fill(size, end - begin < RUN_MAX ? end - begin : RUN_MAX, row, value);
     dt__cursor_seek(&it, &at, begin);
     while (at.position < end) {
         int64_t n = dt__cursor_run(&it, &at, RUN_MAX, end);
         if (dt__iter_direct(&it, 0))
-            fill(size, n, dt__cursor_at(&it, &at, 0), value);
+            dt__fill(size, n, dt__cursor_at(&it, &at, 0), value);
         else
             dt__cursor_scatter(&it, &at, 0, n, row);
         dt__cursor_next(&it, &at, n);
@@ -117,7 +88,7 @@ static void copy_runs(const dt__iter *it, int64_t begin, int64_t end, dt_dtype t
         void *dst = dt__cursor_at(it, &at, 0);
         if (repeats) {
             dt_cast(1, &one, to, src, from);
-            fill(it->size[0], n, out_direct ? dst : cast, &one);
+            dt__fill(it->size[0], n, out_direct ? dst : cast, &one);
             src = cast;
         } else {
             if (!in_direct) {
@@ -181,7 +152,8 @@ static double copy_cost_ns(const dt_call *call) {
 }
 
 static int copy_parts(const dt_call *call, int threads) {
-    return dt__ew_parts_for(copy_cost_ns(call), dt_call_out(call, 0)->numel, threads);
+    return dt__ew_parts_for(copy_cost_ns(call), dt_call_out(call, 0)->numel, threads,
+                            DT__EW_SPLIT_NS);
 }
 
 const dt_kernel dt_kernel_ew_copy = {

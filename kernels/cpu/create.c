@@ -21,15 +21,17 @@ static double create_cost_ns(const dt_call *call) {
 }
 
 static int create_parts(const dt_call *call, int threads) {
-    return dt__ew_parts_for(create_cost_ns(call), dt_call_out(call, 0)->numel, threads);
+    return dt__ew_parts_for(create_cost_ns(call), dt_call_out(call, 0)->numel, threads,
+                            DT__EW_SPLIT_NS);
 }
 
 /* Writes n values, element `at` and those after it, of dtype values_dtype to `values`. */
 typedef void (*create_values)(const dt_call *call, int64_t at, int64_t n, void *values);
 
-/* Outputs have one dim, so a position is an index. */
-static void create_runs(const dt_call *call, const dt_part *part, dt_dtype values_dtype,
-                        create_values write) {
+/* Outputs have one dim, so a position is an index; `first` is that of the output's first element,
+ * which on a mesh is some element of the whole. */
+static void create_runs(const dt_call *call, const dt_part *part, int64_t first,
+                        dt_dtype values_dtype, create_values write) {
     dt_tensor *out = dt_call_out(call, 0);
     dt_dtype to = (dt_dtype)out->dtype;
     int64_t begin, end;
@@ -42,14 +44,14 @@ static void create_runs(const dt_call *call, const dt_part *part, dt_dtype value
     dt__cursor_seek(&it, &at, begin);
     while (at.position < end) {
         int64_t n = dt__cursor_run(&it, &at, RUN_MAX, end);
-        write(call, at.position, n, values);
+        write(call, first + at.position, n, values);
         dt_cast(n, cast, to, values, values_dtype);
         dt__cursor_scatter(&it, &at, 0, n, cast);
         dt__cursor_next(&it, &at, n);
     }
 }
 
-/* ---- arange: f[0] start, f[1] step; i[0], i[1] the same as integers ------------------------- */
+/* ---- arange: f[0] start, f[1] step; i[0], i[1] the same as integers; i[2] first element ------ */
 
 static void arange_integers(const dt_call *call, int64_t at, int64_t n, void *values) {
     int64_t *v = values;
@@ -64,13 +66,13 @@ static void arange_floats(const dt_call *call, int64_t at, int64_t n, void *valu
 
 static dt_status arange_run(const dt_call *call, const dt_part *part) {
     if (dt_dtype_is_float((dt_dtype)dt_call_out(call, 0)->dtype))
-        create_runs(call, part, DT_F64, arange_floats);
+        create_runs(call, part, call->params.i[2], DT_F64, arange_floats);
     else
-        create_runs(call, part, DT_I64, arange_integers);
+        create_runs(call, part, call->params.i[2], DT_I64, arange_integers);
     return DT_OK;
 }
 
-/* ---- linspace: f[0] start, f[1] end, i[0] steps --------------------------------------------- */
+/* ---- linspace: f[0] start, f[1] end, i[0] steps, i[1] first element -------------------------- */
 
 /* From the nearer end, so that both ends are exact. In f32 for f32 and the halves, as torch. */
 static void linspace_f32(const dt_call *call, int64_t at, int64_t n, void *values) {
@@ -105,17 +107,18 @@ static void only_start(const dt_call *call, int64_t at, int64_t n, void *values)
 
 static dt_status linspace_run(const dt_call *call, const dt_part *part) {
     dt_dtype dtype = (dt_dtype)dt_call_out(call, 0)->dtype;
-    DT_ASSERT(call->params.i[0] == dt_call_out(call, 0)->numel);
+    int64_t first = call->params.i[1];
+    DT_ASSERT(first + dt_call_out(call, 0)->numel <= call->params.i[0]);
     if (call->params.i[0] == 1)
-        create_runs(call, part, DT_F64, only_start);
+        create_runs(call, part, first, DT_F64, only_start);
     else if (dt_dtype_is_float(dtype) && dtype != DT_F64)
-        create_runs(call, part, DT_F32, linspace_f32);
+        create_runs(call, part, first, DT_F32, linspace_f32);
     else
-        create_runs(call, part, DT_F64, linspace_f64);
+        create_runs(call, part, first, DT_F64, linspace_f64);
     return DT_OK;
 }
 
-/* ---- eye: zeros, and ones on the diagonal --------------------------------------------------- */
+/* ---- eye: zeros, and ones on the diagonal; i[0], i[1] first row and column ------------------- */
 
 static dt_status eye_run(const dt_call *call, const dt_part *part) {
     dt_tensor *out = dt_call_out(call, 0);
@@ -133,7 +136,8 @@ static dt_status eye_run(const dt_call *call, const dt_part *part) {
             memset(row, 0, (size_t)(columns * size));
         else
             for (int64_t c = 0; c < columns; c++) memcpy(row + c * stride, &zero, (size_t)size);
-        if (r < columns) memcpy(row + r * stride, &one, (size_t)size);
+        int64_t one_at = call->params.i[0] + r - call->params.i[1];
+        if (one_at >= 0 && one_at < columns) memcpy(row + one_at * stride, &one, (size_t)size);
     }
     return DT_OK;
 }

@@ -83,6 +83,7 @@ static dt_status check_divisor(dt_dtype math, int64_t n, const void *in1, int64_
         .name = #name_,                                                                            \
         .nin = n,                                                                                  \
         .flags = (flags_) | EW_FLAGS_##out_,                                                       \
+        .row = DT__EW_##name_,                                                                     \
         .cost = cost_,                                                                             \
         .tiles = DT_CPU_VARIANTS(dt__ew_##name_),                                                  \
         .lookup = family_lookup,                                                                   \
@@ -119,47 +120,26 @@ const dt_ew_family *dt_ew_resolve(const dt_call *call) {
 
 /* ---- one call ------------------------------------------------------------------------------- */
 
-typedef union slot { /* one element of any dtype */
-    double f64;
-    float f32;
-    int64_t i64;
-    unsigned char bytes[ELEMENT_MAX];
-} slot;
-
-typedef struct ew_op {
-    const dt_ew_family *family;
-    dt_ew_tile tile;
-    dt_dtype compute, math, tile_out;
-} ew_op;
-
-/* What input k is cast to, and what its tile function reads. */
-static dt_dtype input_compute(const ew_op *op, int k) {
-    return k == 0 && (op->family->flags & DT_EW_COND) ? DT_BOOL : op->compute;
-}
-static dt_dtype input_math(const ew_op *op, int k) {
-    return k == 0 && (op->family->flags & DT_EW_COND) ? DT_BOOL : op->math;
-}
-
-static void number_to_slot(const ew_op *op, int k, dt_scalar value, slot *to) {
-    dt_dtype math = input_math(op, k);
+void dt__ew_number(const dt__ew_op *op, int k, dt_scalar value, dt__ew_slot *to) {
+    dt_dtype math = dt__ew_input_math(op, k);
     if (math == DT_F32 && (op->compute == DT_F32 || op->family->flags & DT_EW_WIDE_NUMBER)) {
         to->f32 = value.category == DT_CAT_FLOAT ? (float)value.f : (float)value.i;
-    } else if (math == op->compute || input_compute(op, k) == math) {
+    } else if (math == op->compute || dt__ew_input_compute(op, k) == math) {
         dt_cast_scalar(value, math, to);
     } else {
-        slot rounded;
+        dt__ew_slot rounded;
         dt_cast_scalar(value, op->compute, &rounded);
         dt_cast(1, to, math, &rounded, op->compute);
     }
 }
 
-static dt_status check_number_exponent(const ew_op *op, const dt_call *call) {
+static dt_status check_number_exponent(const dt__ew_op *op, const dt_call *call) {
     if (dt_dtype_is_float(op->math) || dt_call_in(call, 1) != NULL) return DT_OK;
     if (dt_scalar_f64(call->immediates[1]) >= 0) return DT_OK;
     return dt_fail(DT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
 }
 
-static void keep_number_wide(const dt_call *call, ew_op *op) {
+static void keep_number_wide(const dt_call *call, dt__ew_op *op) {
     if (op->math != DT_F16 && op->math != DT_BF16) return;
     for (int k = 0; k < op->family->nin; k++) {
         if (dt_call_in(call, k) != NULL) continue;
@@ -168,51 +148,73 @@ static void keep_number_wide(const dt_call *call, ew_op *op) {
     }
 }
 
-static dt_status find_op(const dt_call *call, ew_op *op) {
+bool dt__ew_op_find(const dt_call *call, dt__ew_op *op) {
     op->family = dt_ew_resolve(call);
     op->compute = (dt_dtype)call->compute;
     DT_ASSERT(op->compute < DT_DTYPE_COUNT && call->nin >= op->family->nin);
     op->tile = family_lookup(op->family, op->compute, &op->math, &op->tile_out);
-    if (DT_UNLIKELY(op->tile == NULL))
-        return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
-                       op->family->name, dt_dtype_table[op->compute].long_name);
+    if (DT_UNLIKELY(op->tile == NULL)) return false;
     if (DT_UNLIKELY(op->family->flags & DT_EW_WIDE_NUMBER) && op->math != DT_F32)
         keep_number_wide(call, op);
+    return true;
+}
+
+static dt_status find_op(const dt_call *call, dt__ew_op *op) {
+    if (DT_UNLIKELY(!dt__ew_op_find(call, op)))
+        return dt_fail(DT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                       op->family->name, dt_dtype_table[op->compute].long_name);
     if (DT_UNLIKELY(op->family->flags & DT_EW_POWER)) return check_number_exponent(op, call);
     return DT_OK;
 }
 
-static bool one_element(const dt_tensor *t) {
-    for (int d = 0; d < t->rank; d++)
-        if (t->strides[d] != 0 && t->shape[d] != 1) return false;
-    return true;
+/* A second operand of one element and another dtype is treated as a number is: torch takes its
+ * value as it is. */
+static bool is_wide_number(const dt__ew_op *op, int k, const dt_tensor *t) {
+    return (op->family->flags & DT_EW_WIDE_NUMBER) && k == 1 && dt__ew_one_element(t);
+}
+
+int dt__ew_input_casts(const dt__ew_op *op, int k, const dt_tensor *t, dt_dtype dtype,
+                       dt_dtype *to) {
+    dt_dtype compute = dt__ew_input_compute(op, k), math = dt__ew_input_math(op, k);
+    int n = 0;
+    if (compute != math && dtype != compute && !is_wide_number(op, k, t)) to[n++] = dtype = compute;
+    if (dtype != math) to[n++] = math;
+    return n;
+}
+
+int dt__ew_output_casts(const dt__ew_op *op, dt_dtype want, dt_dtype *to) {
+    dt_dtype dtype = op->tile_out;
+    int n = 0;
+    if (dt__ew_rounds(op) && want != op->compute) to[n++] = dtype = op->compute;
+    if (dtype != want) to[n++] = want;
+    return n;
 }
 
 /* The operands as the tile function wants them, when no buffer is needed. */
-static bool direct_inputs(const ew_op *op, const dt_call *call, int64_t begin, slot *slots,
-                          const void **in, int64_t *step) {
+static bool direct_inputs(const dt__ew_op *op, const dt_call *call, int64_t begin,
+                          dt__ew_slot *slots, const void **in, int64_t *step) {
     for (int k = 0; k < op->family->nin; k++) {
         const dt_tensor *t = dt_call_in(call, k);
         step[k] = 0;
         if (t == NULL) {
-            number_to_slot(op, k, call->immediates[k], &slots[k]);
+            dt__ew_number(op, k, call->immediates[k], &slots[k]);
             in[k] = &slots[k];
             continue;
         }
-        dt_dtype math = input_math(op, k);
-        if ((dt_dtype)t->dtype != math || input_compute(op, k) != math) return false;
+        dt_dtype math = dt__ew_input_math(op, k);
+        if ((dt_dtype)t->dtype != math || dt__ew_input_compute(op, k) != math) return false;
         in[k] = dt_tensor_data(t);
         if (t->contiguous && t->numel == dt_call_out(call, 0)->numel) {
             step[k] = 1;
             in[k] = (const char *)in[k] + begin * (int64_t)dt_dtype_size(math);
-        } else if (!one_element(t)) {
+        } else if (!dt__ew_one_element(t)) {
             return false;
         }
     }
     return true;
 }
 
-static dt_status run_tile(const ew_op *op, int64_t n, void *out, const void *const *in,
+static dt_status run_tile(const dt__ew_op *op, int64_t n, void *out, const void *const *in,
                           const int64_t *step, const dt_params *params) {
     if (DT_LIKELY(op->family->check == NULL) || dt_dtype_is_float(op->math)) {
         op->tile(n, out, in, step, params);
@@ -231,11 +233,11 @@ typedef struct buffers {
     _Alignas(64) unsigned char out[RUN_MAX * ELEMENT_MAX];
     _Alignas(64) unsigned char raw[RUN_MAX * ELEMENT_MAX];
     _Alignas(64) unsigned char half[RUN_MAX * 2];
-    slot slots[DT_EW_INPUTS_MAX];
+    dt__ew_slot slots[DT_EW_INPUTS_MAX];
 } buffers;
 
 typedef struct staged {
-    const ew_op *op;
+    const dt__ew_op *op;
     const dt_call *call;
     const dt_params *params;
     dt__iter it;
@@ -245,19 +247,20 @@ typedef struct staged {
     const char *turned[DT_EW_INPUTS_MAX]; /* the current row of input k, already gathered */
 } staged;
 
-static void cast_input(const ew_op *op, int k, int64_t n, void *to, const void *from,
-                       dt_dtype dtype, buffers *b) {
-    dt_dtype compute = input_compute(op, k), math = input_math(op, k);
-    if (compute != math && dtype != compute) {
-        dt_cast(n, b->half, compute, from, dtype);
+static void cast_input(const dt__ew_op *op, int k, const dt_tensor *t, int64_t n, void *to,
+                       const void *from, buffers *b) {
+    dt_dtype dtype = (dt_dtype)t->dtype, path[2];
+    if (dt__ew_input_casts(op, k, t, dtype, path) == 2) {
+        dt_cast(n, b->half, path[0], from, dtype);
         from = b->half;
-        dtype = compute;
+        dtype = path[0];
     }
-    dt_cast(n, to, math, from, dtype);
+    dt_cast(n, to, dt__ew_input_math(op, k), from, dtype);
 }
 
-static bool input_needs_cast(const ew_op *op, int k, dt_dtype dtype) {
-    return dtype != input_math(op, k) || input_compute(op, k) != dtype;
+static bool input_needs_cast(const dt__ew_op *op, int k, const dt_tensor *t) {
+    dt_dtype path[2];
+    return dt__ew_input_casts(op, k, t, (dt_dtype)t->dtype, path) != 0;
 }
 
 /* Whether each row of input k is the same, so that one aligned run of several rows fits all. */
@@ -280,12 +283,11 @@ static const void *stage_input(staged *s, int k, int64_t n, buffers *b, int64_t 
     const dt_tensor *t = dt_call_in(s->call, k);
     *step = 0;
     if (t == NULL) return &b->slots[k];
-    dt_dtype dtype = (dt_dtype)t->dtype;
-    bool cast = input_needs_cast(s->op, k, dtype);
+    bool cast = input_needs_cast(s->op, k, t);
     if (dt__iter_repeats(&s->it, k + 1)) {
         const void *one = dt__cursor_at(&s->it, &s->at, k + 1);
         if (!cast) return one;
-        cast_input(s->op, k, 1, &b->slots[k], one, dtype, b);
+        cast_input(s->op, k, t, 1, &b->slots[k], one, b);
         return &b->slots[k];
     }
     *step = 1;
@@ -293,7 +295,7 @@ static const void *stage_input(staged *s, int k, int64_t n, buffers *b, int64_t 
     if (aligned && n <= s->kept[k]) return b->in[k];
     const void *from = contiguous_input(s, k, n, cast ? b->raw : b->in[k]);
     if (cast) {
-        cast_input(s->op, k, n, b->in[k], from, dtype, b);
+        cast_input(s->op, k, t, n, b->in[k], from, b);
         from = b->in[k];
     }
     if (!s->it.by_rows && from == b->in[k])
@@ -303,14 +305,14 @@ static const void *stage_input(staged *s, int k, int64_t n, buffers *b, int64_t 
 
 /* Writes the n results in b->out to the output, rounded to `compute` and cast to its dtype. */
 static void unstage_output(const staged *s, int64_t n, buffers *b) {
-    dt_dtype dtype = s->op->tile_out, want = (dt_dtype)dt_call_out(s->call, 0)->dtype;
+    dt_dtype dtype = s->op->tile_out, want = (dt_dtype)dt_call_out(s->call, 0)->dtype, path[2];
     const void *from = b->out;
     bool direct = dt__iter_direct(&s->it, 0);
     void *memory = dt__cursor_at(&s->it, &s->at, 0);
-    if (dtype == DT_F32 && s->op->compute != s->op->math && want != s->op->compute) {
-        dt_cast(n, b->half, s->op->compute, from, dtype);
+    if (dt__ew_output_casts(s->op, want, path) == 2) {
+        dt_cast(n, b->half, path[0], from, dtype);
         from = b->half;
-        dtype = s->op->compute;
+        dtype = path[0];
     }
     if (direct) {
         dt_cast(n, memory, want, from, dtype);
@@ -329,8 +331,7 @@ static bool needs_buffers(const staged *s) {
     for (int k = 0; k < s->op->family->nin; k++) {
         const dt_tensor *t = dt_call_in(s->call, k);
         if (t == NULL || dt__iter_repeats(&s->it, k + 1)) continue;
-        if (input_needs_cast(s->op, k, (dt_dtype)t->dtype) || !dt__iter_direct(&s->it, k + 1))
-            return true;
+        if (input_needs_cast(s->op, k, t) || !dt__iter_direct(&s->it, k + 1)) return true;
     }
     return false;
 }
@@ -340,6 +341,13 @@ static double round_through(dt_dtype half, double value) {
     dt_cast(1, &bits, half, &value, DT_F64);
     dt_cast(1, &value, DT_F64, &bits, half);
     return value;
+}
+
+const dt_params *dt__ew_params(const dt__ew_op *op, const dt_call *call, dt_params *narrow) {
+    if (!(op->family->flags & DT_EW_NARROW_PARAM) || op->compute == op->math) return &call->params;
+    *narrow = call->params;
+    narrow->f[0] = round_through(op->compute, narrow->f[0]);
+    return narrow;
 }
 
 /* One run of n elements at the cursor. */
@@ -411,24 +419,19 @@ static int first_turned_dim(const staged *s) {
     return 0;
 }
 
-static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_call *call,
+static __attribute__((noinline)) dt_status run_staged(const dt__ew_op *op, const dt_call *call,
                                                       const dt_part *part, int64_t begin,
                                                       int64_t end) {
-    staged s = {.op = op, .call = call, .params = &call->params};
+    staged s = {.op = op, .call = call};
     buffers b;
     dt_params narrow;
     dt__iter_init(&s.it, 1 + op->family->nin, call->operands);
     for (int k = 0; k < op->family->nin; k++)
-        if (dt_call_in(call, k) == NULL) number_to_slot(op, k, call->immediates[k], &b.slots[k]);
-    if (op->family->flags & DT_EW_NARROW_PARAM && op->compute != op->math) {
-        narrow = call->params;
-        narrow.f[0] = round_through(op->compute, narrow.f[0]);
-        s.params = &narrow;
-    }
+        if (dt_call_in(call, k) == NULL) dt__ew_number(op, k, call->immediates[k], &b.slots[k]);
+    s.params = dt__ew_params(op, call, &narrow);
     int dim = first_turned_dim(&s);
     if (dim != 0) s.it.by_rows = true; /* a row of a block stays in its row */
-    bool rounds = op->tile_out == DT_F32 && op->compute != op->math;
-    s.out_direct = (dt_dtype)dt_call_out(call, 0)->dtype == op->tile_out && !rounds &&
+    s.out_direct = (dt_dtype)dt_call_out(call, 0)->dtype == op->tile_out && !dt__ew_rounds(op) &&
                    dt__iter_direct(&s.it, 0);
     return dim != 0 ? run_turned(&s, dim, part, &b) : run_in_order(&s, begin, end, &b);
 }
@@ -436,13 +439,13 @@ static __attribute__((noinline)) dt_status run_staged(const ew_op *op, const dt_
 /* ---- the kernel's functions ----------------------------------------------------------------- */
 
 dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
-    ew_op op;
+    dt__ew_op op;
     DT_TRY(find_op(call, &op));
     const dt_tensor *out = dt_call_out(call, 0);
     int64_t begin, end;
     dt__ew_range(out->numel, part, &begin, &end);
     if (out->numel == 0) return DT_OK;
-    slot slots[DT_EW_INPUTS_MAX];
+    dt__ew_slot slots[DT_EW_INPUTS_MAX];
     const void *in[DT_EW_INPUTS_MAX];
     int64_t step[DT_EW_INPUTS_MAX];
     bool plain = out->contiguous && (dt_dtype)out->dtype == op.tile_out &&
@@ -454,8 +457,7 @@ dt_status dt__ew_run(const dt_call *call, const dt_part *part) {
     return run_tile(&op, end - begin, to, in, step, &call->params);
 }
 
-/* ns for one element in L1. */
-static double element_ns(const ew_op *op) {
+static double element_ns(const dt__ew_op *op) {
     static const double level[DT_CPU_LEVELS] = {3.0, 1.6, 1.0};
     double ns = (double)op->family->cost / 16.0 * level[dt_cpu_level_now()];
     bool integers = !dt_dtype_is_float(op->math);
@@ -470,36 +472,41 @@ static double operand_ns(const dt_tensor *t, dt_dtype want, double *bytes) {
     double ns = 0;
     *bytes += (double)dt_dtype_size((dt_dtype)t->dtype);
     if ((dt_dtype)t->dtype != want) ns += 0.2;
-    if (!t->contiguous && !one_element(t)) ns += 1.0;
+    if (!t->contiguous && !dt__ew_one_element(t)) ns += 1.0;
     return ns;
 }
 
-double dt__ew_cost_ns(const dt_call *call) {
-    ew_op op;
-    op.family = dt_ew_resolve(call);
-    op.compute = (dt_dtype)call->compute;
-    op.tile = family_lookup(op.family, op.compute, &op.math, &op.tile_out);
-    double bytes = 0, ns = element_ns(&op);
-    for (int k = 0; k < op.family->nin; k++) {
+double dt__ew_compute_ns(const dt__ew_op *op, const dt_call *call, double *bytes) {
+    double ns = element_ns(op);
+    *bytes = 0;
+    for (int k = 0; k < op->family->nin; k++) {
         const dt_tensor *t = dt_call_in(call, k);
-        if (t != NULL) ns += operand_ns(t, input_math(&op, k), &bytes);
+        if (t != NULL) ns += operand_ns(t, dt__ew_input_math(op, k), bytes);
     }
-    const dt_tensor *out = dt_call_out(call, 0);
-    ns += operand_ns(out, op.tile_out, &bytes);
-    double total = bytes * (double)out->numel;
-    double moved = total * (total > DT__EW_CACHE_BYTES ? 0.12 : 0.02);
-    double computed = ns * (double)out->numel;
+    return ns + operand_ns(dt_call_out(call, 0), op->tile_out, bytes);
+}
+
+double dt__ew_cost_ns(const dt_call *call) {
+    dt__ew_op op;
+    double bytes;
+    dt__ew_op_find(call, &op); /* without a tile the call fails, at whatever cost */
+    double n = (double)dt_call_out(call, 0)->numel;
+    double computed = dt__ew_compute_ns(&op, call, &bytes) * n;
+    double moved = dt__ew_moved_ns(bytes * n);
     return 15.0 + (computed > moved ? computed : moved);
 }
 
-int dt__ew_parts_for(double cost_ns, int64_t numel, int threads) {
-    if (cost_ns < DT__EW_SPLIT_NS || threads <= 1) return 1;
-    double parts = cost_ns / (DT__EW_SPLIT_NS / 2);
-    if (parts > threads) parts = threads;
+int dt__ew_parts_for(double cost_ns, int64_t numel, int threads, double split_ns) {
+    if (cost_ns < split_ns || threads <= 1) return 1;
+    double parts = cost_ns / (split_ns / 2);
+    /* More than threads, so that one that is late with its own leaves little to wait for. */
+    if (parts > 8.0 * threads) parts = 8.0 * threads;
     if (parts > (double)numel / RUN_MAX) parts = (double)numel / RUN_MAX;
-    return parts < 1 ? 1 : (int)parts;
+    if (parts <= threads) return parts < 1 ? 1 : (int)parts;
+    return (int)(parts / threads + 0.5) * threads; /* or all but one wait for the last */
 }
 
 int dt__ew_parts(const dt_call *call, int threads) {
-    return dt__ew_parts_for(dt__ew_cost_ns(call), dt_call_out(call, 0)->numel, threads);
+    return dt__ew_parts_for(dt__ew_cost_ns(call), dt_call_out(call, 0)->numel, threads,
+                            DT__EW_SPLIT_NS);
 }

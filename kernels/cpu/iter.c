@@ -114,6 +114,43 @@ void dt__cursor_next(const dt__iter *it, dt__cursor *c, int64_t n) {
     }
 }
 
+/* Eight bytes full of the element at `value`. */
+static uint64_t repeated(int64_t size, const void *value) {
+    uint8_t one;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    switch (size) {
+    case 1:
+        memcpy(&one, value, sizeof one);
+        return one * 0x0101010101010101u;
+    case 2:
+        memcpy(&two, value, sizeof two);
+        return two * 0x0001000100010001u;
+    case 4:
+        memcpy(&four, value, sizeof four);
+        return four * 0x0000000100000001u;
+    default:
+        DT_ASSERT(size == 8);
+        memcpy(&eight, value, sizeof eight);
+        return eight;
+    }
+}
+
+void dt__fill(int64_t size, int64_t n, void *to, const void *value) {
+    uint64_t word = repeated(size, value), words[8];
+    size_t bytes = (size_t)(n * size);
+    if (word == (word & 0xff) * 0x0101010101010101u) { /* 0, more often than not */
+        memset(to, (int)(word & 0xff), bytes);
+        return;
+    }
+    char *at = to;
+    for (int k = 0; k < 8; k++) words[k] = word;
+    for (; bytes >= sizeof words; bytes -= sizeof words, at += sizeof words)
+        memcpy(at, words, sizeof words);
+    memcpy(at, words, bytes);
+}
+
 #define GATHER(T)                                                                                  \
     do {                                                                                           \
         T *dst = to;                                                                               \
@@ -127,6 +164,10 @@ void dt__cursor_next(const dt__iter *it, dt__cursor *c, int64_t n) {
 void dt__gather(int64_t size, int64_t n, void *to, const char *from, int64_t stride) {
     if (stride == size) {
         memcpy(to, from, (size_t)(n * size));
+        return;
+    }
+    if (stride == 0) {
+        dt__fill(size, n, to, from);
         return;
     }
     switch (size) {

@@ -69,4 +69,7 @@ void dt__cursor_scatter(const dt__iter *it, const dt__cursor *c, int k, int64_t 
 void dt__gather(int64_t size, int64_t n, void *to, const char *from, int64_t stride);
 void dt__scatter(int64_t size, int64_t n, char *to, int64_t stride, const void *from);
 
+/* n times the element of `size` bytes at `value`, which `to` must not cover. */
+void dt__fill(int64_t size, int64_t n, void *to, const void *value);
+
 #endif

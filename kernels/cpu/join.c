@@ -3,6 +3,8 @@
  * cat hands each input to the copy kernel with a window of the output as its target.  Lookups check
  * every index before they use it: one out of range fails the task (an error of the value).
  *
+ * A device may have some of the rows only: of others it gives what leaves a sum as it is.
+ *
  * J1: no byte outside the looked-up tensor is ever read.
  */
 #include <string.h>
@@ -23,7 +25,7 @@ extern const dt_kernel dt_kernel_ew_copy;
 static void window_of(const dt_tensor *t, int dim, int64_t start, int64_t size, dt_tensor *window) {
     window->dtype = t->dtype;
     window->rank = t->rank;
-    window->wrapped = t->wrapped;
+    window->flags = 0;
     window->storage = t->storage;
     window->offset = t->offset;
     window->numel = 1;
@@ -111,6 +113,25 @@ static dt_status out_of_range(int64_t value) {
     return dt_fail(DT_E_INDEX, "index out of range in self");
 }
 
+/* Of rows that are not here, but exist: what a sum leaves as it is. */
+static void absent_value(dt_dtype dtype, char *to) {
+    dt_scalar s = {.category = DT_CAT_INT};
+    if (dt_dtype_is_float(dtype)) s = (dt_scalar){.category = DT_CAT_FLOAT, .f = -0.0};
+    dt_scalar_store(s, dtype, to);
+}
+
+typedef struct row_place {
+    int64_t at;   /* in what is here */
+    bool is_here; /* else some other device has it */
+} row_place;
+
+/* Where row number `value` is. False: there is none. */
+static inline bool find_row(const dt_call *call, int64_t have, int64_t value, row_place *place) {
+    place->at = value - call->params.i[1];
+    place->is_here = place->at >= 0 && place->at < have;
+    return value >= 0 && value < call->params.i[2];
+}
+
 static dt_status embedding_run(const dt_call *call, const dt_part *part) {
     const dt_tensor *weight = dt_call_in(call, 0), *index = dt_call_in(call, 1);
     const dt_tensor *out = dt_call_out(call, 0);
@@ -120,16 +141,21 @@ static dt_status embedding_run(const dt_call *call, const dt_part *part) {
     char *to = dt_tensor_data(out);
     dt__reduce_plan plan;
     plan_all(&plan, index);
+    char absent[8];
+    absent_value((dt_dtype)weight->dtype, absent);
     int64_t first = index->numel * part->index / part->count;
     int64_t last = index->numel * (part->index + 1) / part->count;
     for (int64_t k = first; k < last; k++) {
-        int64_t at = index_number(&plan, index, k);
-        if (at < 0 || at >= weight->shape[0]) return out_of_range(at);
+        row_place place;
+        int64_t number = index_number(&plan, index, k);
+        if (!find_row(call, weight->shape[0], number, &place)) return out_of_range(number);
         char *target = to + k * width * size;
-        if (step == size)
-            memcpy(target, data + at * row, (size_t)(width * size));
+        if (!place.is_here)
+            dt__gather(size, width, target, absent, 0);
+        else if (step == size)
+            memcpy(target, data + place.at * row, (size_t)(width * size));
         else
-            dt__gather(size, width, target, data + at * row, step);
+            dt__gather(size, width, target, data + place.at * row, step);
     }
     return DT_OK;
 }
@@ -148,21 +174,36 @@ const dt_kernel dt_kernel_embedding = {.name = "embedding",
                                        .cost_ns = lookup_cost,
                                        .flags = DT_KERNEL_CONTIGUOUS_OUT};
 
+static void fill_absent(const dt_tensor *window) {
+    char absent[8], *to = dt_tensor_data(window);
+    int64_t size = (int64_t)dt_dtype_size((dt_dtype)window->dtype);
+    absent_value((dt_dtype)window->dtype, absent);
+    dt__reduce_plan plan;
+    plan_all(&plan, window);
+    for (int64_t k = 0; k < window->numel; k++)
+        memcpy(to + dt__reduce_plan_offset(&plan, k), absent, (size_t)size);
+}
+
 /* Copies in[..., at, ...] to out[..., k, ...] for every index: the copy kernel on two windows. */
 static dt_status index_select_run(const dt_call *call, const dt_part *part) {
     (void)part;
     const dt_tensor *in = dt_call_in(call, 0), *index = dt_call_in(call, 1);
     const dt_tensor *out = dt_call_out(call, 0);
     int dim = (int)call->params.i[0];
-    int64_t limit = in->rank ? in->shape[dim] : 1;
+    int64_t have = in->rank ? in->shape[dim] : 1;
     dt__reduce_plan plan;
     plan_all(&plan, index);
     for (int64_t k = 0; k < index->numel; k++) {
-        int64_t at = index_number(&plan, index, k);
-        if (at < 0 || at >= limit) return out_of_range(at);
+        row_place place;
+        int64_t number = index_number(&plan, index, k);
+        if (!find_row(call, have, number, &place)) return out_of_range(number);
         dt_tensor from, to;
-        window_of(in, dim, at, 1, &from);
         window_of(out, dim, k, 1, &to);
+        if (!place.is_here) {
+            fill_absent(&to);
+            continue;
+        }
+        window_of(in, dim, place.at, 1, &from);
         DT_TRY(copy_window(&to, &from));
     }
     return DT_OK;
@@ -181,7 +222,9 @@ static dt_status gather_run(const dt_call *call, const dt_part *part) {
     const dt_tensor *out = dt_call_out(call, 0);
     int dim = (int)call->params.i[0];
     int64_t size = (int64_t)dt_dtype_size((dt_dtype)in->dtype);
-    int64_t limit = in->rank ? in->shape[dim] : 1;
+    int64_t have = in->rank ? in->shape[dim] : 1;
+    char absent[8];
+    absent_value((dt_dtype)in->dtype, absent);
     const char *data = dt_tensor_data(in), *indices = dt_tensor_data(index);
     char *to = dt_tensor_data(out);
     int64_t width = (int64_t)dt_dtype_size((dt_dtype)index->dtype);
@@ -196,13 +239,14 @@ static dt_status gather_run(const dt_call *call, const dt_part *part) {
             target += at * out->strides[d];
             if (d != dim && d < in->rank) from += at * in->strides[d];
         }
-        int64_t at = index_at(index, indices + where * width);
-        if (at < 0 || at >= limit)
+        row_place place;
+        int64_t number = index_at(index, indices + where * width);
+        if (!find_row(call, have, number, &place))
             return dt_fail(DT_E_RUNTIME,
                            "index %lld is out of bounds for dimension %d with size %lld",
-                           (long long)at, dim, (long long)limit);
-        if (in->rank) from += at * in->strides[dim];
-        memcpy(to + target * size, data + from * size, (size_t)size);
+                           (long long)number, dim, (long long)call->params.i[2]);
+        if (in->rank) from += place.at * in->strides[dim];
+        memcpy(to + target * size, place.is_here ? data + from * size : absent, (size_t)size);
     }
     return DT_OK;
 }

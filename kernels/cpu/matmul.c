@@ -11,12 +11,14 @@
  * A product that is high and narrow is computed as its transpose, so that the few rows come first.
  *
  * I1: the form follows from types, sizes and strides (not pointers): parts, scratch_bytes and run
- *     agree on it.
+ *     agree on it.  Of a part of a product on a mesh the sizes are those of the whole, so that an
+ *     element has the same bits in both; but not where oneDNN takes large products of f32.
  * I2: units (batch x rows x columns) are cut for the number of parts, which changes no bit with
  *     DOT and GEMM; with DNN the cut depends on the sizes alone.
  * I3: one row gives the same bits alone and among up to FEW rows.
  *
- * Params of matmul: f[0] alpha, f[1] beta. linear has none.
+ * Params: i[0], i[1] the whole's m and n (0: as here), i[2] DT_PRODUCT_ flags; matmul f[0] alpha,
+ * f[1] beta.
  */
 #include <string.h>
 
@@ -52,6 +54,7 @@ enum { A, B, C, BIAS, OPERANDS };
 typedef struct problem {
     dt__gemm_job job;   /* sizes, strides, end; pointers are those of the first product */
     const dt_tensor *b; /* whose matrix job.b is */
+    int64_t whole_m, whole_n;
     form form;
     bool packed;
     int rank; /* of the batch */
@@ -98,16 +101,20 @@ static bool dnn_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_
            (row_stride == 1 && column_stride >= rows);
 }
 
-static bool dnn_size(const dt__gemm_job *j, bool weights) {
-    double work = (double)j->m * (double)j->n * (double)j->k;
+/* f32 by the part's own size: its bits in oneDNN depend on sizes anyhow. */
+static bool dnn_size(const problem *p, bool weights) {
+    const dt__gemm_job *j = &p->job;
     if (j->dtype == DT_F16 || j->dtype == DT_BF16)
-        return work >= DNN_HALF_WORK_MIN && dt_cpu_level_now() == DT_CPU_AVX512;
+        return (double)p->whole_m * (double)p->whole_n * (double)j->k >= DNN_HALF_WORK_MIN &&
+               j->m > 0 && j->n > 0 && dt_cpu_level_now() == DT_CPU_AVX512;
+    double work = (double)j->m * (double)j->n * (double)j->k;
     return j->dtype == DT_F32 && work >= (weights ? DNN_WEIGHTS_WORK_MIN : DNN_F32_WORK_MIN) &&
            j->m >= DNN_ROWS && j->n >= 64 && j->k >= 64 && dt_cpu_level_now() == dt_cpu_best();
 }
 
-static bool dnn_takes(const dt__gemm_job *j, bool weights) {
-    if (!dnn_size(j, weights)) return false;
+static bool dnn_takes(const problem *p, bool weights) {
+    const dt__gemm_job *j = &p->job;
+    if (!dnn_size(p, weights)) return false;
     bool plain_bias = !j->end.bias || (j->end.beta == 1.0 && j->end.bias_m == 0 &&
                                        (j->end.bias_n == 1 || j->n == 1));
     return j->end.alpha == 1.0 && plain_bias && j->scn == 1 && j->scm >= j->n &&
@@ -121,13 +128,24 @@ static bool b_is_shared(const problem *p) {
     return true;
 }
 
-static void choose_form(problem *p, const dt_tensor *a, bool weights) {
+/* Whether b, after swapping, lies along k, in the whole where this is a part. */
+static bool along_k(const problem *p, const dt_call *call, bool swapped) {
+    int64_t flags = call->params.i[2];
+    if (!(flags & DT_PRODUCT_PART)) return p->job.sbk == 1;
+    return flags & (swapped ? DT_PRODUCT_A_ALONG_K : DT_PRODUCT_B_ALONG_K);
+}
+
+static void choose_form(problem *p, const dt_call *call, bool weights) {
     dt__gemm_job *j = &p->job;
+    int64_t m = p->whole_m = greater(j->m, call->params.i[0]);
+    int64_t n = p->whole_n = greater(j->n, call->params.i[1]);
     bool wide = j->dtype == DT_F32 || j->dtype == DT_F64;
-    p->form = dnn_takes(j, weights) ? FORM_DNN : FORM_GEMM;
+    p->form = dnn_takes(p, weights) ? FORM_DNN : FORM_GEMM;
     if (!wide || j->k == 0 || p->form == FORM_DNN) return;
-    if (j->n < j->m && j->n <= FEW) swap_operands(p, a);
-    if (j->m <= FEW && (j->sbk == 1 || j->n <= FEW)) p->form = FORM_DOT;
+    bool swap = n < m && n <= FEW;
+    if (swap) swap_operands(p, dt_call_in(call, 0));
+    bool few = (swap ? n : m) <= FEW, both_few = few && (swap ? m : n) <= FEW;
+    if (both_few || (few && along_k(p, call, swap))) p->form = FORM_DOT;
     p->packed = p->form == FORM_GEMM && j->dtype == DT_F32 && j->m <= PACKED_ROWS_MAX &&
                 j->k * j->n >= PACKED_ELEMENTS_MIN && b_is_shared(p);
 }
@@ -174,7 +192,7 @@ static void problem_matmul(const dt_call *call, problem *p) {
         p->job.end.bias_n = bias->strides[r + 1];
     }
     settle_strides(&p->job);
-    choose_form(p, a, false);
+    choose_form(p, call, false);
 }
 
 static void problem_linear(const dt_call *call, problem *p) {
@@ -197,7 +215,7 @@ static void problem_linear(const dt_call *call, problem *p) {
         p->job.end.bias_n = dt_call_in(call, 2)->strides[0];
     }
     settle_strides(&p->job);
-    choose_form(p, x, true);
+    choose_form(p, call, true);
 }
 
 /* ---- cutting into units ---------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* random.c: the kernels of random creation ops.
  *
  * Params (rules_create.c): i[0] seed, i[1] first counter, f[0..1] low and high or mean and std,
- * i[2..3] low and high of integers.  Halves and small integers are drawn wide and converted.
+ * i[2..3] low and high of integers, i[4] how many levels this part of a whole has, each of a number
+ * of elements and their distance in the whole (i[5], i[6] the innermost).  Halves and small
+ * integers are drawn wide and converted.
  */
 #include "kernels/cpu/random.h"
 
@@ -41,7 +43,8 @@ static void uniform_half(const dt__random_ops *ops, const dt_params *p, uint64_t
     }
 }
 
-static void draw(const dt_call *call, int64_t from, int64_t n, dt_dtype math, void *out) {
+/* n elements from number `from` of the whole on, counted from the part's first one. */
+static void draw_run(const dt_call *call, int64_t from, int64_t n, dt_dtype math, void *out) {
     const dt__random_ops *ops = dt__random_find();
     const dt_params *p = &call->params;
     uint64_t seed = (uint64_t)p->i[0], counter = (uint64_t)p->i[1] + (uint64_t)from;
@@ -54,6 +57,33 @@ static void draw(const dt_call *call, int64_t from, int64_t n, dt_dtype math, vo
         (wide ? ops->uniform_f64 : ops->uniform_f32)(seed, counter, n, p->f[0], p->f[1], out);
     else
         (wide ? ops->normal_f64 : ops->normal_f32)(seed, counter, n, p->f[0], p->f[1], out);
+}
+
+static int64_t place_in_whole(const dt_params *p, int64_t index) {
+    int64_t place = 0;
+    for (int64_t k = 0; k < p->i[4]; k++) {
+        place += index % p->i[5 + 2 * k] * p->i[6 + 2 * k];
+        index /= p->i[5 + 2 * k];
+    }
+    return place;
+}
+
+/* n elements of this part from number `from` on, in runs that are in one piece in the whole. */
+static void draw(const dt_call *call, int64_t from, int64_t n, dt_dtype math, void *out) {
+    const dt_params *p = &call->params;
+    if (p->i[4] == 0) {
+        draw_run(call, from, n, math, out);
+        return;
+    }
+    int64_t row = p->i[6] == 1 ? p->i[5] : 1, size = (int64_t)dt_dtype_size(math);
+    for (char *to = out; n > 0;) {
+        int64_t run = row - from % row;
+        if (run > n) run = n;
+        draw_run(call, place_in_whole(p, from), run, math, to);
+        to += run * size;
+        from += run;
+        n -= run;
+    }
 }
 
 static dt_status random_run(const dt_call *call, const dt_part *part) {

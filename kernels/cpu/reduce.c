@@ -18,6 +18,7 @@
 #include "kernels/cpu/cast.h"
 #include "kernels/cpu/iter.h"
 #include "kernels/cpu/reduce_plan.h"
+#include "kernels/cpu/reduce_tail.h"
 #include "runtime/assert.h"
 #include "runtime/kernel.h"
 #include "runtime/op.h"
@@ -30,7 +31,7 @@ typedef struct dt__reduction {
     uint8_t prepass; /* DT__PRE_*: what p is made of before the pass itself */
     double (*finish_f64)(double value, int64_t n, const dt_params *params); /* NULL: identity */
     float (*finish_f32)(float value, int64_t n, const dt_params *params);
-    double empty; /* the result over no elements, before finish */
+    double empty; /* the result over no elements at all, before finish */
 } dt__reduction;
 
 enum { DT__PRE_NONE, DT__PRE_MEAN, DT__PRE_MAX };
@@ -174,6 +175,7 @@ typedef struct job {
     dt__acc acc;
     size_t size; /* of an accumulator */
     dt__reduce_plan plan;
+    int64_t whole;         /* elements of an output; on a mesh there may be fewer of them here */
     int64_t blocks, tiles; /* tiles of outputs: 1 by rows, TILE by columns */
     int64_t tile_width;
 } job;
@@ -183,6 +185,11 @@ static dt__acc acc_of_call(const dt_call *call) {
     return logical ? DT__ACC_U8 : acc_of_dtype[call->compute];
 }
 
+static int64_t whole_of(const dt_call *call, const dt__reduce_plan *plan) {
+    int64_t whole = call->params.i[2];
+    return whole > plan->elements ? whole : plan->elements;
+}
+
 static void job_init(job *j, const dt_call *call) {
     j->call = call;
     j->red = reduction_of(call);
@@ -190,6 +197,7 @@ static void job_init(job *j, const dt_call *call) {
     j->ops = dt__reduce_find(j->acc, (dt__reducer)j->red->reducer);
     j->size = acc_size(j->acc);
     dt__reduce_plan_init(&j->plan, dt_call_in(call, 0), (uint32_t)call->params.i[0]);
+    j->whole = whole_of(call, &j->plan);
     bool columns = j->plan.columns && j->red->prepass == DT__PRE_NONE;
     j->plan.columns = columns;
     j->tile_width = columns ? TILE : 1;
@@ -286,16 +294,33 @@ static double prepass(const job *j, int64_t first) {
     return isinf(v) ? 0 : v; /* logsumexp: an infinite maximum must not give inf - inf */
 }
 
+/* What changes nothing, as a value of the outputs' dtype: of a part that has none of the elements.
+ */
+static void store_identity(const job *j, void *v) {
+    j->ops->identity(v, 1);
+    if (j->acc == DT__ACC_U8) acc_store(j->acc, j->red->empty, v); /* any: 0, all: 1 */
+    if (j->acc != DT__ACC_I64) return;
+    dt_dtype dtype = (dt_dtype)dt_call_out(j->call, 0)->dtype;
+    int bits = dtype == DT_BOOL ? 1 : 8 * (int)dt_dtype_size(dtype);
+    bool is_signed = dtype != DT_BOOL && dtype != DT_U8;
+    int64_t greatest = (int64_t)(UINT64_MAX >> (64 - bits + is_signed));
+    if (j->red->reducer == DT__RED_max) *(int64_t *)v = is_signed ? -greatest - 1 : 0;
+    if (j->red->reducer == DT__RED_min) *(int64_t *)v = greatest;
+}
+
 static void finish_values(const job *j, void *values, int64_t n, double p) {
     for (int64_t k = 0; k < n; k++) {
         char *v = (char *)values + (size_t)k * j->size;
-        if (j->plan.elements == 0) acc_store(j->acc, j->red->empty, v);
+        if (j->whole == 0)
+            acc_store(j->acc, j->red->empty, v);
+        else if (j->plan.elements == 0)
+            store_identity(j, v);
         if (j->red->prepass == DT__PRE_MAX)
             acc_store(j->acc, log(acc_load(j->acc, v)) + p, v);
         else if (j->acc == DT__ACC_F32 && j->red->finish_f32)
-            *(float *)v = j->red->finish_f32(*(float *)v, j->plan.elements, &j->call->params);
+            *(float *)v = j->red->finish_f32(*(float *)v, j->whole, &j->call->params);
         else if (j->acc == DT__ACC_F64 && j->red->finish_f64)
-            *(double *)v = j->red->finish_f64(*(double *)v, j->plan.elements, &j->call->params);
+            *(double *)v = j->red->finish_f64(*(double *)v, j->whole, &j->call->params);
     }
 }
 
@@ -343,24 +368,83 @@ static dt_status reduce_run(const dt_call *call, const dt_part *part) {
     return DT_OK;
 }
 
+/* All outputs, from the values of their blocks. */
+static void merge_blocks(const job *j, const char *values) {
+    _Alignas(64) char levels[LEVELS_MAX * TILE * 8], value[TILE * 8];
+    for (int64_t tile = 0; tile < j->tiles; tile++) {
+        int64_t first, width = tile_outputs(j, tile, &first);
+        counter c = {levels, (int64_t)j->size * width, width, 0, j->ops};
+        for (int64_t block = 0; block < j->blocks; block++) {
+            memcpy(value, values + (size_t)(first + block * j->plan.outputs) * j->size,
+                   (size_t)c.bytes);
+            counter_push(&c, value);
+        }
+        counter_result(&c, value);
+        write_outputs(j, first, width, value, j->call->params.f[0]);
+    }
+}
+
 static dt_status reduce_finish(const dt_call *call, const dt_part *part) {
     job j;
     job_init(&j, call);
     if (!splits_blocks(&j, part->count)) return DT_OK;
-    _Alignas(64) char levels[LEVELS_MAX * TILE * 8], value[TILE * 8];
-    for (int64_t tile = 0; tile < j.tiles; tile++) {
-        int64_t first, width = tile_outputs(&j, tile, &first);
-        counter c = {levels, (int64_t)j.size * width, width, 0, j.ops};
-        for (int64_t block = 0; block < j.blocks; block++) {
-            const char *from =
-                (const char *)part->scratch + (size_t)(first + block * j.plan.outputs) * j.size;
-            memcpy(value, from, (size_t)c.bytes);
-            counter_push(&c, value);
-        }
-        counter_result(&c, value);
-        write_outputs(&j, first, width, value, call->params.f[0]);
-    }
+    merge_blocks(&j, part->scratch);
     return DT_OK;
+}
+
+/* ---- the end of a fused pass ---------------------------------------------------------------- */
+
+/* As job_init for rows of a contiguous input, which may have no memory. False: it is another. */
+static bool tail_job(const dt_call *call, job *j) {
+    if (call->kernel->run != reduce_run) return false;
+    const dt_tensor *in = dt_call_in(call, 0);
+    uint32_t mask = (uint32_t)call->params.i[0];
+    bool kept = false; /* seen a kept dim, from the innermost on */
+    j->plan.outputs = j->plan.elements = 1;
+    for (int d = in->rank - 1; d >= 0; d--) {
+        bool reduced = mask >> d & 1;
+        if (reduced && kept && in->shape[d] != 1) return false;
+        if (!reduced && in->shape[d] != 1) kept = true;
+        *(reduced ? &j->plan.elements : &j->plan.outputs) *= in->shape[d];
+    }
+    j->call = call;
+    j->whole = whole_of(call, &j->plan);
+    j->red = reduction_of(call);
+    j->acc = acc_of_call(call);
+    j->ops = dt__reduce_find(j->acc, (dt__reducer)j->red->reducer);
+    j->size = acc_size(j->acc);
+    j->plan.columns = false;
+    j->blocks = (j->plan.elements + DT__BLOCK - 1) / DT__BLOCK;
+    j->tiles = j->plan.outputs;
+    j->tile_width = 1;
+    return in->contiguous && j->plan.elements > 0 && j->red->prepass == DT__PRE_NONE;
+}
+
+bool dt__reduce_tail_of(const dt_call *call, dt__reduce_tail *tail) {
+    job j;
+    if (!tail_job(call, &j)) return false;
+    *tail = (dt__reduce_tail){.ops = j.ops,
+                              .p = call->params.f[0],
+                              .dtype = dtype_of_acc[j.acc],
+                              .size = (int64_t)j.size,
+                              .outputs = j.plan.outputs,
+                              .elements = j.plan.elements,
+                              .blocks = j.blocks};
+    return true;
+}
+
+void dt__reduce_tail_write(const dt_call *call, int64_t first, int64_t n, void *values) {
+    job j;
+    bool tail = tail_job(call, &j);
+    DT_ASSERT(tail && j.blocks == 1);
+    write_outputs(&j, first, n, values, call->params.f[0]);
+}
+
+void dt__reduce_tail_merge(const dt_call *call, const void *values) {
+    job j;
+    bool tail = tail_job(call, &j);
+    DT_ASSERT(tail);
+    merge_blocks(&j, values);
 }
 
 static double reduce_cost(const dt_call *call) {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
-from . import _C, _creation, _functions, _tensor, _torch, linalg, nn, return_types
-from ._async import drain, gather
+from . import _C, _creation, _functions, _tensor, _torch, cuda, linalg, nn, return_types
+from ._async import drain, gather, warmup
 from ._config import config, show_config
 from ._deadline import deadline
 from ._grad import (
@@ -21,9 +21,14 @@ from ._grad import (
     no_grad,
     set_grad_enabled,
 )
+from ._limit import Limit, limit, priority
+from ._profile import profile
+from ._redistribute import implicit_redistribute
 from ._repr import set_printoptions
 from ._size import Size
+from ._stats import Histogram, reset_stats, stats
 from ._torch import preload
+from .distributed_spec import DeviceMesh, Graph
 
 _tensor.attach()
 
@@ -36,15 +41,20 @@ inf, nan, pi, e, newaxis = _functions.inf, _functions.nan, _functions.pi, _funct
 _FROM_C = (
     "OutOfMemoryError QueueFullError PlacementError BlockingWarning BlockingError TensorFuture "
     "from_torch from_numpy from_dlpack "
-    "set_blocking_policy get_blocking_policy promote_types can_cast result_type get_default_dtype "
-    "set_default_dtype get_num_threads set_num_threads seed initial_seed memory_stats "
-    "reset_peak_memory empty_cache set_memory_limit"
+    "set_blocking_policy get_blocking_policy get_priority promote_types can_cast result_type "
+    "get_default_dtype set_default_dtype get_num_threads set_num_threads seed initial_seed "
+    "memory_stats reset_peak_memory empty_cache set_memory_limit"
 ).split()
 
 # Names whose module is imported when they are first asked for.
-_LAZY = dict.fromkeys(
-    ("load_safetensors", "save_safetensors", "SafetensorsDict", "SafetensorsError"), "_safetensors"
-)
+_LAZY = {
+    **dict.fromkeys(
+        ("load_safetensors", "save_safetensors", "SafetensorsDict", "SafetensorsError"),
+        "_safetensors",
+    ),
+    **dict.fromkeys(("distribute", "column_wise", "row_wise", "vocab_wise"), "_distribute"),
+    **dict.fromkeys(("save_checkpoint", "load_checkpoint"), "_checkpoint"),
+}
 
 
 def _export() -> list[str]:
@@ -62,18 +72,25 @@ def _export() -> list[str]:
 
 
 __all__ = [
+    "DeviceMesh",
+    "Graph",
+    "Histogram",
+    "Limit",
     "Size",
     "Tensor",
     "config",
+    "cuda",
     "deadline",
     "drain",
     "e",
     "enable_grad",
     "gather",
+    "implicit_redistribute",
     "inf",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "limit",
     "linalg",
     "nan",
     "newaxis",
@@ -81,10 +98,15 @@ __all__ = [
     "no_grad",
     "pi",
     "preload",
+    "priority",
+    "profile",
+    "reset_stats",
     "return_types",
     "set_grad_enabled",
     "set_printoptions",
     "show_config",
+    "stats",
+    "warmup",
     *_LAZY,
     *_torch.DTYPES,
     *_torch.OBJECTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C, _functions
+from . import _C, _creation, _functions, _torch
 from ._deadline import deadline
 
 
@@ -38,3 +38,25 @@ async def drain(timeout: float | None = None) -> bool:
     except TimeoutError:
         return bool(ended.done())
     return True
+
+
+def warmup(*, torch: bool = False) -> Any:
+    """Does at once what the first request would pay for: ``await dtorch.warmup()``.
+
+    Starts the threads and the I/O ring, ties the running loop to them, and sends small operations
+    through the workers. Call it in the loop that will serve, before it does; calling it again does
+    no harm. Where no loop runs, ``dtorch.warmup().get()`` waits.
+
+    Args:
+        torch: also imports torch, which stops the caller for a second or two (see preload()).
+
+    Returns:
+        A TensorFuture: True once that work, and what was submitted before, has ended.
+    """
+    if torch:
+        _torch.preload()
+    _C._warm()
+    size = 256  # large enough for the pool
+    x = _creation.ones(size, size, dtype="float32")
+    _C._hold((x @ x).sum(), 0.0)  # the ring's timer
+    return _C._drain()

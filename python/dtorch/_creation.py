@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from . import _C
-from ._torch import check_device, check_layout
+from ._dist import Place, make, make_like, place, place_beside, place_like, place_of, put
+from ._torch import check_layout
 
 Tensor = _C.Tensor
 
-_rows = _C.rows
-_empty = _rows["empty__new"]
-_full = _rows["full__new"]
-_arange = _rows["arange__new"]
-_linspace = _rows["linspace__new"]
-_eye = _rows["eye__new"]
-_rand = _rows["rand__new"]
-_randn = _rows["randn__new"]
-_randint = _rows["randint__new"]
 _dims = _C.dims
 
 
@@ -32,13 +24,21 @@ def _size(name: str, args: tuple[Any, ...], size: Any) -> Any:
     return _dims(name, args)
 
 
-def _check(device: Any, layout: Any, generator: Any = None) -> None:
-    if device is not None:
-        check_device(device)
+def _check(layout: Any, generator: Any = None) -> None:
     if layout is not None:
         check_layout(layout)
     if generator is not None:
         raise NotImplementedError("generator= is not supported yet; use dtorch.manual_seed()")
+
+
+def _place(
+    device: Any, device_mesh: Any, placements: Any, layout: Any, out: Any, generator: Any = None
+) -> Place | None:
+    """Where a result goes; that of `out` unless told otherwise."""
+    _check(layout, generator)
+    if isinstance(out, Tensor) and device is None and device_mesh is None:
+        return place_like(out, None, None, placements)
+    return place(device, device_mesh, placements)
 
 
 def _done(tensor: Any, out: Any, requires_grad: bool) -> Any:
@@ -72,14 +72,18 @@ def empty(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """A tensor of the given size whose elements are not initialised."""
-    _check(device, layout)
+    where = _place(device, device_mesh, placements, layout, out)
     shape = _size("empty", args, size)
-    return _done(_empty(shape, _dtype(dtype, out)), out, requires_grad)
+    return _done(
+        make(where, "empty__new", len(shape), shape, _dtype(dtype, out)), out, requires_grad
+    )
 
 
 def zeros(
@@ -89,13 +93,17 @@ def zeros(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """A tensor of the given size filled with 0."""
-    _check(device, layout)
+    where = _place(device, device_mesh, placements, layout, out)
     shape = _size("zeros", args, size)
-    return _done(_full(shape, 0, _dtype(dtype, out)), out, requires_grad)
+    return _done(
+        make(where, "full__new", len(shape), shape, 0, _dtype(dtype, out)), out, requires_grad
+    )
 
 
 def ones(
@@ -105,13 +113,17 @@ def ones(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """A tensor of the given size filled with 1."""
-    _check(device, layout)
+    where = _place(device, device_mesh, placements, layout, out)
     shape = _size("ones", args, size)
-    return _done(_full(shape, 1, _dtype(dtype, out)), out, requires_grad)
+    return _done(
+        make(where, "full__new", len(shape), shape, 1, _dtype(dtype, out)), out, requires_grad
+    )
 
 
 def _fill_dtype(value: Any) -> Any:
@@ -131,26 +143,29 @@ def full(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """A tensor of the given size (a tuple) filled with `fill_value`."""
-    _check(device, layout)
+    where = _place(device, device_mesh, placements, layout, out)
     if not isinstance(size, tuple | list):
         raise TypeError(
             f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}"
         )
     if dtype is None:
         dtype = _fill_dtype(fill_value) if out is None else out._dtype_name
-    return _done(_full(_dims("full", (size,)), fill_value, dtype), out, requires_grad)
+    shape = _dims("full", (size,))
+    return _done(make(where, "full__new", len(shape), shape, fill_value, dtype), out, requires_grad)
 
 
-def _like(input: Any, name: str, dtype: Any, layout: Any, device: Any) -> tuple[Any, Any]:
+def _like(input: Any, name: str, dtype: Any, layout: Any) -> tuple[Any, Any]:
     if not isinstance(input, Tensor):
         raise TypeError(
             f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
         )
-    _check(device, layout)
+    _check(layout)
     return input.shape, input._dtype_name if dtype is None else dtype
 
 
@@ -160,12 +175,17 @@ def empty_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """A tensor of the size and dtype of `input`, not initialised."""
-    return _done(_empty(*_like(input, "empty_like", dtype, layout, device)), None, requires_grad)
+    shape, dtype = _like(input, "empty_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    made = make_like(input, where, memory_format, "empty__new", shape, dtype)
+    return _done(made, None, requires_grad)
 
 
 def full_like(
@@ -175,13 +195,17 @@ def full_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """A tensor of the size and dtype of `input`, filled with `fill_value`."""
-    shape, dtype = _like(input, "full_like", dtype, layout, device)
-    return _done(_full(shape, fill_value, dtype), None, requires_grad)
+    shape, dtype = _like(input, "full_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    made = make_like(input, where, memory_format, "full__new", shape, fill_value, dtype)
+    return _done(made, None, requires_grad)
 
 
 def zeros_like(
@@ -190,13 +214,17 @@ def zeros_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """A tensor of the size and dtype of `input`, filled with 0."""
-    shape, dtype = _like(input, "zeros_like", dtype, layout, device)
-    return _done(_full(shape, 0, dtype), None, requires_grad)
+    shape, dtype = _like(input, "zeros_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    made = make_like(input, where, memory_format, "full__new", shape, 0, dtype)
+    return _done(made, None, requires_grad)
 
 
 def ones_like(
@@ -205,13 +233,17 @@ def ones_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """A tensor of the size and dtype of `input`, filled with 1."""
-    shape, dtype = _like(input, "ones_like", dtype, layout, device)
-    return _done(_full(shape, 1, dtype), None, requires_grad)
+    shape, dtype = _like(input, "ones_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    made = make_like(input, where, memory_format, "full__new", shape, 1, dtype)
+    return _done(made, None, requires_grad)
 
 
 def _is_integral(value: Any) -> bool:
@@ -229,6 +261,8 @@ def arange(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
@@ -237,7 +271,7 @@ def arange(
     The result has ceil((end - start) / step) elements. Integers give int64, floats the default
     dtype.
     """
-    _check(device, layout)
+    where = _place(device, device_mesh, placements, layout, out)
     if len(args) > 3:
         raise TypeError(f"arange() takes at most 3 positional arguments but {len(args)} were given")
     order = ("end",) if len(args) == 1 and end is None else ("start", "end", "step")
@@ -256,9 +290,9 @@ def arange(
     by = 1 if given["step"] is None else given["step"]
     for name, value in (("start", first), ("end", last), ("step", by)):
         if not isinstance(value, Tensor) and not hasattr(value, "__float__"):
-            where = f" (position {order.index(name) + 1})" if name in order[: len(args)] else ""
+            at = f" (position {order.index(name) + 1})" if name in order[: len(args)] else ""
             raise TypeError(
-                f"arange(): argument '{name}'{where} must be Number, not {type(value).__name__}"
+                f"arange(): argument '{name}'{at} must be Number, not {type(value).__name__}"
             )
     if dtype is None:
         if out is not None:
@@ -266,7 +300,7 @@ def arange(
         else:
             integral = _is_integral(first) and _is_integral(last) and _is_integral(by)
             dtype = "int64" if integral else _default_dtype()
-    return _done(_arange(first, last, by, dtype), out, requires_grad)
+    return _done(make(where, "arange__new", 1, first, last, by, dtype), out, requires_grad)
 
 
 def linspace(
@@ -278,12 +312,16 @@ def linspace(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
-    _check(device, layout)
-    return _done(_linspace(start, end, steps, _dtype(dtype, out)), out, requires_grad)
+    where = _place(device, device_mesh, placements, layout, out)
+    return _done(
+        make(where, "linspace__new", 1, start, end, steps, _dtype(dtype, out)), out, requires_grad
+    )
 
 
 def eye(
@@ -294,12 +332,16 @@ def eye(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """The n x m matrix (default: n x n) with ones on its diagonal."""
-    _check(device, layout)
-    return _done(_eye(n, n if m is None else m, _dtype(dtype, out)), out, requires_grad)
+    where = _place(device, device_mesh, placements, layout, out)
+    return _done(
+        make(where, "eye__new", 2, n, n if m is None else m, _dtype(dtype, out)), out, requires_grad
+    )
 
 
 def scalar_tensor(
@@ -308,12 +350,14 @@ def scalar_tensor(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """A 0-dim tensor of the default dtype holding the number s."""
-    _check(device, layout)
-    return _done(_full((), s, _dtype(dtype, None)), None, requires_grad)
+    where = _place(device, device_mesh, placements, layout, None)
+    return _done(make(where, "full__new", 0, (), s, _dtype(dtype, None)), None, requires_grad)
 
 
 # ---- random numbers -----------------------------------------------------------------------------
@@ -340,14 +384,16 @@ def rand(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """Numbers drawn evenly from [0, 1)."""
-    _check(device, layout, generator)
+    where = _place(device, device_mesh, placements, layout, out, generator)
     shape = _size("rand", args, size)
     dtype = _dtype(_float_dtype("rand", dtype), out)
-    return _done(_rand(shape, 0.0, 1.0, dtype), out, requires_grad)
+    return _done(make(where, "rand__new", len(shape), shape, 0.0, 1.0, dtype), out, requires_grad)
 
 
 def randn(
@@ -358,14 +404,16 @@ def randn(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """Numbers drawn from the normal distribution of mean 0 and standard deviation 1."""
-    _check(device, layout, generator)
+    where = _place(device, device_mesh, placements, layout, out, generator)
     shape = _size("randn", args, size)
     dtype = _dtype(_float_dtype("randn", dtype), out)
-    return _done(_randn(shape, 0.0, 1.0, dtype), out, requires_grad)
+    return _done(make(where, "randn__new", len(shape), shape, 0.0, 1.0, dtype), out, requires_grad)
 
 
 def _bounds(name: str, low: int, high: int) -> None:
@@ -385,11 +433,13 @@ def randint(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """randint([low=0,] high, size): integers drawn evenly from [low, high)."""
-    _check(device, layout, generator)
+    where = _place(device, device_mesh, placements, layout, out, generator)
     rest = list(args)
     if rest and size is None and isinstance(rest[-1], tuple | list):
         size = rest.pop()
@@ -406,7 +456,10 @@ def randint(
     _bounds("randint", low, high)
     if dtype is None:
         dtype = "int64" if out is None else out._dtype_name
-    return _done(_randint(_dims("randint", (size,)), low, high, dtype), out, requires_grad)
+    shape = _dims("randint", (size,))
+    return _done(
+        make(where, "randint__new", len(shape), shape, low, high, dtype), out, requires_grad
+    )
 
 
 def rand_like(
@@ -415,13 +468,20 @@ def rand_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """As rand(), of the size and dtype of `input`."""
-    shape, dtype = _like(input, "rand_like", dtype, layout, device)
-    return _done(_rand(shape, 0.0, 1.0, _float_dtype("rand_like", dtype)), None, requires_grad)
+    shape, dtype = _like(input, "rand_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    return _done(
+        make(where, "rand__new", len(shape), shape, 0.0, 1.0, _float_dtype("rand_like", dtype)),
+        None,
+        requires_grad,
+    )
 
 
 def randn_like(
@@ -430,13 +490,20 @@ def randn_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """As randn(), of the size and dtype of `input`."""
-    shape, dtype = _like(input, "randn_like", dtype, layout, device)
-    return _done(_randn(shape, 0.0, 1.0, _float_dtype("randn_like", dtype)), None, requires_grad)
+    shape, dtype = _like(input, "randn_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
+    return _done(
+        make(where, "randn__new", len(shape), shape, 0.0, 1.0, _float_dtype("randn_like", dtype)),
+        None,
+        requires_grad,
+    )
 
 
 def randint_like(
@@ -447,12 +514,15 @@ def randint_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """As randint(), of the size and dtype of `input`."""
-    shape, dtype = _like(input, "randint_like", dtype, layout, device)
+    shape, dtype = _like(input, "randint_like", dtype, layout)
+    where = place_like(input, device, device_mesh, placements)
     if len(args) == 2:
         low, high = args
     elif len(args) == 1:
@@ -461,7 +531,9 @@ def randint_like(
         raise TypeError('randint_like() missing 1 required positional arguments: "high"')
     low = 0 if low is None else low
     _bounds("randint_like", low, high)
-    return _done(_randint(shape, low, high, dtype), None, requires_grad)
+    return _done(
+        make(where, "randint__new", len(shape), shape, low, high, dtype), None, requires_grad
+    )
 
 
 def normal(
@@ -473,21 +545,25 @@ def normal(
     out: Any = None,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """Normal numbers of a mean and a standard deviation (numbers, or tensors of one shape)."""
-    _check(device, None, generator)
+    where = _place(device, device_mesh, placements, None, out, generator)
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     if not tensors:
         if size is None:
             raise TypeError("normal(): size is needed where mean and std are numbers")
         if std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-        return _done(
-            _randn(_dims("normal", (size,)), mean, std, _dtype(dtype, out)), out, requires_grad
-        )
-    shape = (mean + std).shape
-    return _done(_randn(shape, 0.0, 1.0, tensors[0]._dtype_name) * std + mean, out, requires_grad)
+        shape = _dims("normal", (size,))
+        drawn = make(where, "randn__new", len(shape), shape, mean, std, _dtype(dtype, out))
+        return _done(drawn, out, requires_grad)
+    both = mean + std
+    dtype = tensors[0]._dtype_name
+    drawn = make(place_of(both), "randn__new", both.ndim, both.shape, 0.0, 1.0, dtype)
+    return _done(drawn * std + mean, out, requires_grad)
 
 
 # ---- from data -----------------------------------------------------------------------------------
@@ -498,6 +574,8 @@ def tensor(
     data: Any = None,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Any:
@@ -508,8 +586,6 @@ def tensor(
         data = args[0]
     elif data is None:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
-    if device is not None:
-        check_device(device)
     if isinstance(data, Tensor):
         import warnings
 
@@ -519,19 +595,34 @@ def tensor(
             UserWarning,
             stacklevel=2,
         )
-    result = _C.tensor(data, dtype)
-    if requires_grad:
-        result.requires_grad = True
-    return result
+    return _done(_placed(_C.tensor(data, dtype), data, device, device_mesh, placements), None,
+                 requires_grad)  # fmt: skip
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """`data` itself where it is a dtorch tensor of that dtype, else a copy, as tensor() makes."""
-    if device is not None:
-        check_device(device)
+def _placed(result: Any, data: Any, device: Any, device_mesh: Any, placements: Any) -> Any:
+    """The result at its place: that of `data` where that is a tensor, unless told otherwise."""
     if isinstance(data, Tensor):
-        return data if dtype is None else data.to(dtype)
-    return _C.tensor(data, dtype)
+        if device is None and device_mesh is None and placements is None:
+            return result
+        where = place_like(result, device, device_mesh, placements)
+    else:
+        where = place(device, device_mesh, placements)
+    return put(result, where)
+
+
+def as_tensor(
+    data: Any,
+    dtype: Any = None,
+    device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
+) -> Any:
+    """`data` itself where it is a dtorch tensor of that dtype, else a copy, as tensor() makes."""
+    if isinstance(data, Tensor):
+        result = data if dtype is None else data.to(dtype)
+    else:
+        result = _C.tensor(data, dtype)
+    return _placed(result, data, device, device_mesh, placements)
 
 
 def asarray(
@@ -539,13 +630,15 @@ def asarray(
     *,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     copy: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """As as_tensor(); copy=True never gives `obj` itself, copy=False is an error where it must."""
     if copy is False and not isinstance(obj, Tensor):
         raise ValueError("asarray(): cannot avoid a copy of this object")
-    result = as_tensor(obj, dtype, device)
+    result = as_tensor(obj, dtype, device, device_mesh, placements)
     if copy is False and result is not obj:
         raise ValueError("asarray(): cannot avoid a copy to change the dtype")
     if copy and result is obj:
@@ -564,14 +657,21 @@ def new_empty(
     size: Any = None,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
     """A tensor of the given size, of this one's dtype, not initialised."""
-    _check(device, layout)
+    _check(layout)
+    where = place_beside(self, device, device_mesh, placements)
     shape = _size("new_empty", args, size)
-    return _done(_empty(shape, self._dtype_name if dtype is None else dtype), None, requires_grad)
+    return _done(
+        make(where, "empty__new", len(shape), shape, self._dtype_name if dtype is None else dtype),
+        None,
+        requires_grad,
+    )
 
 
 def new_zeros(
@@ -580,14 +680,23 @@ def new_zeros(
     size: Any = None,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
     """A tensor of the given size, of this one's dtype, filled with 0."""
-    _check(device, layout)
+    _check(layout)
+    where = place_beside(self, device, device_mesh, placements)
     shape = _size("new_zeros", args, size)
-    return _done(_full(shape, 0, self._dtype_name if dtype is None else dtype), None, requires_grad)
+    return _done(
+        make(
+            where, "full__new", len(shape), shape, 0, self._dtype_name if dtype is None else dtype
+        ),
+        None,
+        requires_grad,
+    )
 
 
 def new_ones(
@@ -596,14 +705,23 @@ def new_ones(
     size: Any = None,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
     """A tensor of the given size, of this one's dtype, filled with 1."""
-    _check(device, layout)
+    _check(layout)
+    where = place_beside(self, device, device_mesh, placements)
     shape = _size("new_ones", args, size)
-    return _done(_full(shape, 1, self._dtype_name if dtype is None else dtype), None, requires_grad)
+    return _done(
+        make(
+            where, "full__new", len(shape), shape, 1, self._dtype_name if dtype is None else dtype
+        ),
+        None,
+        requires_grad,
+    )
 
 
 def new_full(
@@ -613,15 +731,20 @@ def new_full(
     *,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
     """A tensor of the given size, of this one's dtype, filled with `fill_value`."""
-    _check(device, layout)
+    _check(layout)
+    where = place_beside(self, device, device_mesh, placements)
     shape = _dims("new_full", (size,))
     dtype = self._dtype_name if dtype is None else dtype
-    return _done(_full(shape, fill_value, dtype), None, requires_grad)
+    return _done(
+        make(where, "full__new", len(shape), shape, fill_value, dtype), None, requires_grad
+    )
 
 
 def new_tensor(
@@ -630,13 +753,17 @@ def new_tensor(
     *,
     dtype: Any = None,
     device: Any = None,
+    device_mesh: Any = None,
+    placements: Any = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
     """As tensor(data), of this one's dtype unless another is given."""
-    _check(device, layout)
-    return _done(_C.tensor(data, self._dtype_name if dtype is None else dtype), None, requires_grad)
+    _check(layout)
+    where = place_beside(self, device, device_mesh, placements)
+    result = _C.tensor(data, self._dtype_name if dtype is None else dtype)
+    return _done(put(result, where), None, requires_grad)
 
 
 METHODS = (new_empty, new_zeros, new_ones, new_full, new_tensor)

@@ -106,7 +106,8 @@ else:
 def deadline(seconds: float | None) -> AbstractAsyncContextManager[Any]:
     """``async with dtorch.deadline(0.5): await t`` raises TimeoutError after half a second.
 
-    Only the waiting ends: the tensors are computed all the same, and can be awaited again.
+    What only this await wanted and has not started is put aside; awaiting the tensors again, or
+    reading them, computes it after all.
     Deadlines nest. ``None`` sets none. As with asyncio.timeout(), ``as d`` gives ``d.when()``, in
     the loop's time, ``d.reschedule(when)`` and ``d.expired()``.
     """

@@ -24,6 +24,9 @@ _where, _clamp = _functions["where"], _functions["clamp"]
 _isfinite, _abs = _functions["isfinite"], _functions["abs"]
 _narrow, _select = _functions["narrow"], _functions["select"]
 _cat, _mul = _functions["cat"], _functions["mul"]
+_nonzero, _nonzero_tuple = _rows["nonzero__new"], _rows["nonzero__tuple"]
+_masked_select, _unique = _rows["masked_select__new"], _rows["unique__new"]
+_unique_consecutive = _rows["unique_consecutive__new"]
 
 
 def _no_value(input: Any, name: str) -> None:
@@ -220,6 +223,76 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     return _sum(input != 0, dim)
 
 
+# ---- results whose size depends on values --------------------------------------------------------
+#
+# They return at once; await gives the result with its shape, and .shape before that waits.
+
+
+def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:
+    """The indices of what is not zero, (count, ndim) int64; as_tuple: one vector for each dim."""
+    _no_value(input, "nonzero")
+    if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+        places = _nonzero_tuple(input)
+        return places if isinstance(places, tuple) else (places,)
+    if out is not None and isinstance(out, Tensor) and out._dtype_name != "int64":
+        raise RuntimeError(
+            "nonzero: Expected out tensor to have scalar type Long but got scalar type "
+            f"{_long_name(out)}"
+        )
+    return _into(_nonzero(input), out)
+
+
+def argwhere(input: Any) -> Any:
+    """As nonzero(input)."""
+    _no_value(input, "argwhere")
+    return _nonzero(input)
+
+
+def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:
+    """The elements of `input` where `mask` (bool, both broadcast) is true, as a vector."""
+    return _into(_masked_select(input, mask), out)
+
+
+def _check_flags(name: str, **flags: Any) -> None:
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {type(value).__name__}")
+
+
+def unique(
+    input: Any,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements, in ascending order always; each NaN counts as one of its own.
+
+    With return_inverse also where each element went (int64, shaped as input), with return_counts
+    also how often each occurs: a tuple then.
+    """
+    _no_value(input, "unique")
+    _check_flags(
+        "unique", sorted=sorted, return_inverse=return_inverse, return_counts=return_counts
+    )
+    if dim is not None:
+        raise NotImplementedError("unique(): dim is not supported yet")
+    return _unique(input, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements without those that equal the one before; inverse and counts as for unique()."""
+    _no_value(input, "unique_consecutive")
+    _check_flags("unique_consecutive", return_inverse=return_inverse, return_counts=return_counts)
+    if dim is not None:
+        raise NotImplementedError("unique_consecutive(): dim is not supported yet")
+    return _unique_consecutive(input, return_inverse, return_counts)
+
+
 # ---- comparisons of whole tensors ----------------------------------------------------------------
 
 
@@ -288,9 +361,17 @@ def equal(input: Any, other: Any) -> bool:
 
 
 def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
-    """Elements of `input` where the condition holds, of `other` elsewhere."""
+    """Elements of `input` where the condition holds, of `other` elsewhere.
+
+    where(condition) alone is nonzero(condition, as_tuple=True).
+    """
     if input is None and other is None:
-        raise NotImplementedError("where(condition) alone (nonzero) is not supported yet")
+        if not isinstance(condition, Tensor):
+            raise TypeError(
+                "where(): argument 'condition' (position 1) must be Tensor, not "
+                f"{type(condition).__name__}"
+            )
+        return nonzero(condition, as_tuple=True)
     return _where(condition, input, other, out=out)
 
 
@@ -582,13 +663,13 @@ FUNCTIONS = (
     "max min aminmax var std var_mean std_mean norm count_nonzero isclose allclose equal where "
     "clamp_min clamp_max split_with_sizes split chunk tensor_split unbind ravel broadcast_shapes "
     "broadcast_tensors tile take_along_dim meshgrid outer is_tensor is_floating_point is_complex "
-    "is_nonzero numel"
+    "is_nonzero numel nonzero argwhere masked_select unique unique_consecutive"
 ).split()
 """What becomes a function of dtorch."""
 
 METHODS = (
     "max min aminmax var std norm count_nonzero isclose allclose equal clamp_min clamp_max "
     "split_with_sizes split chunk tensor_split unbind ravel repeat tile take_along_dim outer "
-    "is_nonzero"
+    "is_nonzero nonzero argwhere masked_select unique unique_consecutive"
 ).split()
 """What becomes a method of Tensor too."""

@@ -160,6 +160,9 @@ def _nested(values: Any, dims: int, indent: int, form: _Formatter) -> str:
     return "[" + ("," + "\n" * (dims - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
+_PREFIX = "tensor("
+
+
 def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
@@ -173,8 +176,34 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
 
 
 def tensor_repr(tensor: Any) -> str:
-    """The text of repr(tensor) and str(tensor); waits for the value."""
-    prefix = "tensor("
+    """The text of repr(tensor) and str(tensor); waits for the value.
+
+    That of a tensor on a mesh is the whole value's, followed by how it lies there:
+    ``shape=(4, 2), device_mesh=cuda(2x2), placements=[S0, R]``, never folded.
+    """
+    spec = _C.dist_spec(tensor)
+    if spec is not None:
+        return _mesh_repr(tensor)
+    return _with_suffixes(*_described(tensor), len(_PREFIX))
+
+
+def _mesh_repr(tensor: Any) -> str:
+    tensor._wait("printing a Tensor")
+    whole = _C.dist_whole(tensor)
+    text, suffixes = _described(whole)
+    suffixes = [s for s in suffixes if not s.startswith("size=")]
+    suffixes.append(
+        f"shape={tuple(tensor.shape)}, device_mesh={tensor.device_mesh}, "
+        f"placements={tensor.placements}"
+    )
+    if tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+    return _with_suffixes(text, suffixes, len(_PREFIX))
+
+
+def _described(tensor: Any) -> tuple[str, list[str]]:
+    """The values as text, and what is said after them."""
+    prefix = _PREFIX
     dtype = tensor._dtype_name
     default = _C.default_dtype_name()
     suffixes = []
@@ -193,4 +222,4 @@ def tensor_repr(tensor: Any) -> str:
             suffixes.append(f"dtype=torch.{dtype}")
     if tensor.requires_grad:
         suffixes.append("requires_grad=True")
-    return _with_suffixes(prefix + body, suffixes, len(prefix))
+    return prefix + body, suffixes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C, _creation, _functions
-from ._torch import check_device
+from . import _C, _creation, _dist, _functions, _redistribute
 
 Tensor: Any = _C.Tensor
 _to = _C.rows["copy__to"]
@@ -55,13 +54,12 @@ def to(
         copy = copy or first_copy
     if other is not None:
         dtype = other._dtype_name
-    if device is not None:
-        check_device(device)
+    moved = self if device is None else _dist.to_device(self, device)
     if dtype is not None:
         dtype = _C.dtype_name(dtype)
         if dtype != self._dtype_name:
-            return _to(self, dtype)
-    return self.clone() if copy else self
+            return _to(moved, dtype)
+    return moved.clone() if copy and moved is self else moved
 
 
 def _caster(name: str, dtype: str) -> Any:
@@ -87,20 +85,20 @@ def type_as(self: Any, other: Any) -> Any:
 
 
 def cpu(self: Any, memory_format: Any = None) -> Any:
-    """The tensor itself: it is on the CPU."""
-    return self
+    """The tensor on the CPU: itself where it is there, else its whole value."""
+    return _dist.to_device(self, "cpu")
 
 
 def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    """An error: this build has no CUDA devices."""
-    check_device("cuda")
+    """The tensor on a GPU, or on the default mesh where that is one of GPUs."""
+    return _dist.to_device(self, "cuda" if device is None else device)
 
 
 def view_overload(self: Any, dtype: Any = None, *rest: Any) -> Any:
     """view(dtype): the same bytes as another dtype."""
     if rest or dtype is None or isinstance(dtype, tuple | list):
         raise NotImplementedError
-    return self._view_dtype(dtype)
+    return _dist.view_dtype(self, dtype)
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -114,7 +112,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
         )
-    return _C.copy_into(self, src)
+    return _C.copy_into(self, _dist.source_for(self, src))
 
 
 def zero_(self: Any) -> Any:
@@ -144,16 +142,18 @@ def uniform_(
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
         )
-    _creation._check(None, None, generator)
-    return self.copy_(_C.rows["rand__new"](self.shape, low, to, self._dtype_name))
+    _creation._check(None, generator)
+    drawn = _dist.alike(self, "rand__new", self.shape, low, to, self._dtype_name)
+    return self.copy_(drawn)
 
 
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
     """Fills the tensor with normal numbers."""
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
-    _creation._check(None, None, generator)
-    return self.copy_(_C.rows["randn__new"](self.shape, mean, std, self._dtype_name))
+    _creation._check(None, generator)
+    drawn = _dist.alike(self, "randn__new", self.shape, mean, std, self._dtype_name)
+    return self.copy_(drawn)
 
 
 def set_(self: Any, source: Any = None) -> Any:
@@ -206,7 +206,7 @@ def reversed_(self: Any) -> Any:
     if self.ndim == 0:
         return self
     size = self.shape[0]
-    return self.index_select(0, _creation.arange(size - 1, -1, -1))
+    return self.index_select(0, _dist.beside(self, "arange__new", 1, size - 1, -1, -1, "int64"))
 
 
 # ---- autograd's place ----------------------------------------------------------------------------
@@ -253,11 +253,15 @@ def attach() -> None:
     for function in (
         to, type_as, cpu, cuda, copy_, zero_, clamp_min_, clamp_max_, uniform_, normal_, set_,
         reshape_as, adjoint, backward, register_hook, retain_grad, detach_,
-        *_creation.METHODS,
+        _dist.to_local, _dist.full_tensor,
+        *_creation.METHODS, *_redistribute.METHODS,
     ):  # fmt: skip
         setattr(Tensor, function.__name__, function)
     for name in _functions.METHODS:
         setattr(Tensor, name, getattr(_functions, name))
+    Tensor.device_mesh = property(_dist.device_mesh)
+    Tensor.placements = property(_dist.placements)
+    Tensor.from_local = staticmethod(_dist.from_local)
     Tensor.type = type_
     Tensor.where = _functions.where_method
     Tensor.gather = _functions.gather_along

@@ -117,28 +117,42 @@ def cpu_device() -> Any:
     return _cpu
 
 
+_cuda: Any = None
+
+
+def cuda_device() -> Any:
+    """torch.device("cuda"), without an index: of a tensor on a mesh of GPUs."""
+    global _cuda
+    if _cuda is None:
+        _cuda = lazy_attribute("device")("cuda")
+    return _cuda
+
+
 def strided_layout() -> Any:
     """torch.strided."""
     return lazy_attribute("strided")
 
 
-def check_device(device: Any) -> None:
-    """Accepts None, "cpu", "cpu:0" and device objects for the CPU; an error for all others."""
-    if device is None or device == "cpu":
-        return
-    kind = device
+def split_device(device: Any) -> tuple[str, int | None]:
+    """Type and index of "cuda:1", of a device object, or of a number (a GPU's)."""
     if isinstance(device, str):
-        kind = lazy_attribute("device")(device).type  # an unknown type raises here
-    elif hasattr(device, "type") and isinstance(device.type, str):
-        kind = device.type
-    elif isinstance(device, bool) or not isinstance(device, int):
+        if device in ("cpu", "cuda"):
+            return device, None
+        device = lazy_attribute("device")(device)  # an unknown type raises here
+    if hasattr(device, "type") and isinstance(device.type, str):
+        return device.type, device.index
+    if isinstance(device, bool) or not isinstance(device, int):
         raise TypeError(
             f"device must be a torch.device, a str or None, not {type(device).__name__}"
         )
-    if kind != "cpu":
-        raise RuntimeError(
-            f"device {device!s} is not supported: this build of dtorch has only 'cpu'"
-        )
+    return "cuda", device
+
+
+def check_device(device: Any) -> None:
+    """Accepts None, "cpu", "cpu:0" and device objects for the CPU; an error for all others."""
+    if device is None or device == "cpu" or split_device(device)[0] == "cpu":
+        return
+    raise RuntimeError(f"device {device!s} is not supported: this build of dtorch has only 'cpu'")
 
 
 def check_layout(layout: Any) -> None:

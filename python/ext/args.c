@@ -206,7 +206,8 @@ int dt_py_int_from_object(PyObject *object, int64_t *out) {
         return 1;
     }
     if (dt_py_tensor_check(object)) {
-        dt_tensor *t = dt_py_tensor_get(object);
+        dt_tensor *t = dt_py_tensor_known(object, "an int argument");
+        if (t == NULL) return -1;
         if (t->numel != 1 || dt_dtype_category((dt_dtype)t->dtype) != DT_CAT_INT) return 0;
         dt_scalar s;
         if (dt_py_tensor_item(t, "an int argument", &s) < 0) return -1;
@@ -304,7 +305,9 @@ static int convert_list(PyObject *object, dt_py_args *args, dt_arg *a) {
                          dt_py_type_name(item));
             return -1;
         }
-        args->list[args->nlist++] = dt_tensor_retain(dt_py_tensor_get(item));
+        dt_tensor *t = dt_py_tensor_known(item, DT_PY_AN_OPERATION);
+        if (t == NULL) return -1;
+        args->list[args->nlist++] = dt_tensor_retain(t);
     }
     a->kind = DT_ARG_TENSORS;
     a->list.v = args->list;
@@ -373,8 +376,10 @@ static int convert(const dt_py_param *p, PyObject *object, dt_py_args *args, dt_
     case 'T':
     case 'S':
         if (dt_py_tensor_check(object)) {
+            dt_tensor *t = dt_py_tensor_known(object, DT_PY_AN_OPERATION);
+            if (t == NULL) return -1;
             a->kind = DT_ARG_TENSOR;
-            a->t = dt_tensor_retain(dt_py_tensor_get(object));
+            a->t = dt_tensor_retain(t);
             return 1;
         }
         return p->letter == 'S' ? convert_number(object, 'S', a) : 0;

@@ -1,8 +1,9 @@
 /* await.c: what `await` runs on: the iterator behind Tensor, TensorFuture and gather.
  *
  *   FRESH --(already complete)----------------------------------------> DONE
+ *     |--(complete, but the loop has waited for long)--> YIELDED -send-> DONE     (turn.c)
  *     '--(pending: loop.create_future(), a node)--> SUSPENDED --send--> DONE
- *                                                       '--dealloc, throw, close: node detached
+ *                                                       '--dealloc, throw, close: give_up
  *
  * An await of a tensor binds to the tensor's last writer when the iterator is made.  The node owns
  * the loop's future until it is delivered: a task that waits is otherwise held by nothing but the
@@ -18,10 +19,11 @@
 #include "python/ext/await.h"
 
 #include "runtime/assert.h"
+#include "runtime/dist.h"
 
 #define FREE_ITERATORS_MAX 128
 
-typedef enum stage { FRESH, SUSPENDED, DONE } stage;
+typedef enum stage { FRESH, YIELDED, SUSPENDED, DONE } stage;
 typedef enum kind { OF_TENSOR, OF_FUTURE, OF_GATHER } kind;
 
 typedef struct iterator {
@@ -140,7 +142,10 @@ static void unhook(iterator *self) {
 }
 
 static void drop_futures(iterator *self) {
-    for (Py_ssize_t i = 0; i < self->count; i++) dt_future_release(self->futures[i]);
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        if (self->stage == SUSPENDED) dt_wait_end(self->futures[i]);
+        dt_future_release(self->futures[i]);
+    }
     if (self->futures != &self->one) PyMem_Free(self->futures);
     self->futures = NULL;
     self->one = NULL;
@@ -150,18 +155,30 @@ static void drop_futures(iterator *self) {
 /* Ends the iterator; what it waited for no longer matters to it. */
 static void finish(iterator *self) {
     PyObject *owner = self->owner;
+    if (self->count > 0 || self->futures != NULL) drop_futures(self);
     self->stage = DONE;
     self->owner = NULL;
     unhook(self);
-    if (self->count > 0 || self->futures != NULL) drop_futures(self);
     Py_XDECREF(owner);
+}
+
+/* Ends the iterator before its time: the await was cancelled, or its coroutine is gone. */
+static void abandon(iterator *self) {
+    if (self->stage == SUSPENDED) {
+        for (Py_ssize_t i = 0; i < self->count; i++) {
+            dt_wait_give_up(self->futures[i]);
+            dt_future_release(self->futures[i]);
+        }
+        self->count = 0;
+    }
+    finish(self);
 }
 
 static void iterator_dealloc(PyObject *object) {
     iterator *self = (iterator *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->tracked) PyObject_GC_UnTrack(object);
-    if (self->stage != DONE) finish(self);
+    if (self->stage != DONE) abandon(self);
     if (free_count < FREE_ITERATORS_MAX)
         free_iterators[free_count++] = self;
     else
@@ -179,7 +196,7 @@ static int iterator_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int iterator_clear(PyObject *object) {
     iterator *self = (iterator *)object;
-    if (self->stage != DONE) finish(self);
+    if (self->stage != DONE) abandon(self);
     return 0;
 }
 
@@ -221,6 +238,14 @@ static dt_node *hook(iterator *self, dt_bridge *bridge, PyObject *loop_future) {
     return NULL;
 }
 
+/* The iterator outlives this call, in a coroutine that does not run. */
+static void stay(iterator *self, stage stage) {
+    self->stage = (uint8_t)stage;
+    if (self->tracked) return;
+    PyObject_GC_Track((PyObject *)self);
+    self->tracked = true;
+}
+
 /* 1: suspended, *yielded is what to hand to the task. 0: nothing to wait for. -1: exception. */
 static int suspend(iterator *self, PyObject **yielded) {
     PyObject *loop;
@@ -245,11 +270,8 @@ static int suspend(iterator *self, PyObject **yielded) {
         goto out;
     }
     self->loop_future = Py_NewRef(loop_future);
-    self->stage = SUSPENDED;
-    if (!self->tracked) {
-        PyObject_GC_Track((PyObject *)self);
-        self->tracked = true;
-    }
+    stay(self, SUSPENDED);
+    for (Py_ssize_t i = 0; i < self->count; i++) dt_wait_begin(self->futures[i], false);
     *yielded = Py_NewRef(loop_future);
     result = 1;
 out:
@@ -293,6 +315,18 @@ static PySendResult settle(iterator *self, PyObject **result) {
     return PYGEN_RETURN;
 }
 
+/* Nothing to wait for: goes on at once, or lets others run first. A bare yield makes asyncio's
+ * tasks come back in the loop's next turn. */
+static PySendResult go_on(iterator *self, PyObject **result) {
+    int over = self->stage == FRESH ? dt__turn_over() : 0;
+    if (DT_LIKELY(over == 0)) return settle(self, result);
+    *result = NULL;
+    if (over < 0) return PYGEN_ERROR;
+    stay(self, YIELDED);
+    *result = Py_NewRef(Py_None);
+    return PYGEN_NEXT;
+}
+
 static PySendResult send_slow(iterator *self, PyObject **result) {
     *result = NULL;
     if (self->stage == DONE) {
@@ -308,13 +342,14 @@ static PySendResult send_slow(iterator *self, PyObject **result) {
         if (suspended > 0) return PYGEN_NEXT;
         if (suspended < 0) return PYGEN_ERROR;
     }
-    return settle(self, result);
+    return go_on(self, result);
 }
 
 static PySendResult iterator_send(PyObject *object, PyObject *argument, PyObject **result) {
     (void)argument;
     iterator *self = (iterator *)object;
-    if (self->kind == OF_TENSOR && self->count == 0 && self->stage == FRESH) {
+    if (self->kind == OF_TENSOR && self->count == 0 && self->stage == FRESH && dt__turn_left > 1) {
+        dt__turn_left--;
         *result = self->owner; /* its reference goes to the caller */
         self->owner = NULL;
         self->stage = DONE;
@@ -360,7 +395,7 @@ static PyObject *iterator_send_method(PyObject *self, PyObject *argument) {
 static PyObject *iterator_close(PyObject *object, PyObject *ignored) {
     (void)ignored;
     iterator *self = (iterator *)object;
-    if (self->stage != DONE) finish(self);
+    if (self->stage != DONE) abandon(self);
     Py_RETURN_NONE;
 }
 
@@ -368,7 +403,7 @@ static PyObject *iterator_throw(PyObject *object, PyObject *args) {
     PyObject *type, *value = NULL, *traceback = NULL;
     if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &value, &traceback)) return NULL;
     iterator *self = (iterator *)object;
-    if (self->stage != DONE) finish(self);
+    if (self->stage != DONE) abandon(self);
     if (value == Py_None) value = NULL;
     if (traceback == Py_None) traceback = NULL;
     if (traceback != NULL && !PyTraceBack_Check(traceback)) {
@@ -393,17 +428,61 @@ static PyObject *iterator_throw(PyObject *object, PyObject *args) {
 
 /* ---- Tensor and TensorFuture ----------------------------------------------------------------- */
 
+static void wait_for_one(iterator *it, dt_future *future) {
+    it->one = dt_future_retain(future);
+    it->futures = &it->one;
+    it->count = 1;
+}
+
+/* Makes the iterator wait also for what t waits for: the last writer of each part that is not
+ * ready. `room` for that many futures is taken at the first. 0, or -1 with an exception. */
+static int wait_for_tensor(iterator *it, dt_tensor *t, Py_ssize_t room) {
+    int count;
+    dt_tensor *const *parts = dt_tensor_parts(&t, &count);
+    for (int k = 0; k < count; k++) {
+        dt_future *future = NULL;
+        dt_future_state state = dt_tensor_state(parts[k], &future);
+        if (state == DT_FUTURE_READY) continue;
+        if (it->futures == NULL) it->futures = PyMem_New(dt_future *, (size_t)room);
+        if (it->futures == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        if (state != DT_FUTURE_PENDING) future = dt__tensor_failure(parts[k], future);
+        DT_ASSERT(future != NULL && it->count < room);
+        it->futures[it->count++] = dt_future_retain(future);
+    }
+    return 0;
+}
+
+static Py_ssize_t parts_of(dt_tensor *t) {
+    int count;
+    (void)dt_tensor_parts(&t, &count);
+    return count;
+}
+
+static PyObject *await_parts(PyObject *self, dt_tensor *t) {
+    iterator *it = iterator_new(self, OF_TENSOR);
+    if (it != NULL && wait_for_tensor(it, t, parts_of(t)) < 0) Py_CLEAR(it);
+    return (PyObject *)it;
+}
+
 PyObject *dt_py_tensor_await(PyObject *self) {
     dt_tensor *t = ((dt_py_tensor *)self)->t;
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) return await_parts(self, t);
     dt_future *future = NULL;
     dt_future_state state = dt_tensor_state(t, &future);
     iterator *it = iterator_new(self, OF_TENSOR);
     if (it == NULL || state == DT_FUTURE_READY) return (PyObject *)it;
     if (state != DT_FUTURE_PENDING) future = dt__tensor_failure(t, future);
     DT_ASSERT(future != NULL);
-    it->one = dt_future_retain(future);
-    it->futures = &it->one;
-    it->count = 1;
+    wait_for_one(it, future);
+    return (PyObject *)it;
+}
+
+PyObject *dt__await_new_for(PyObject *owner, dt_future *future) {
+    iterator *it = iterator_new(owner, OF_TENSOR);
+    if (it != NULL) wait_for_one(it, future);
     return (PyObject *)it;
 }
 
@@ -442,19 +521,14 @@ static PyObject *gather_await(PyObject *object) {
     Py_ssize_t n = PyTuple_GET_SIZE(tensors);
     iterator *it = iterator_new(object, OF_GATHER);
     if (it == NULL) return NULL;
+    Py_ssize_t room = 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        room += parts_of(((dt_py_tensor *)PyTuple_GET_ITEM(tensors, i))->t);
     for (Py_ssize_t i = 0; i < n; i++) {
-        dt_tensor *t = ((dt_py_tensor *)PyTuple_GET_ITEM(tensors, i))->t;
-        dt_future *future = NULL;
-        dt_future_state state = dt_tensor_state(t, &future);
-        if (state == DT_FUTURE_READY) continue;
-        if (it->futures == NULL) it->futures = PyMem_New(dt_future *, (size_t)n);
-        if (it->futures == NULL) {
-            Py_DECREF(it);
-            return PyErr_NoMemory();
-        }
-        if (state != DT_FUTURE_PENDING) future = dt__tensor_failure(t, future);
-        DT_ASSERT(future != NULL);
-        it->futures[it->count++] = dt_future_retain(future);
+        if (wait_for_tensor(it, ((dt_py_tensor *)PyTuple_GET_ITEM(tensors, i))->t, room) == 0)
+            continue;
+        Py_DECREF(it);
+        return NULL;
     }
     return (PyObject *)it;
 }

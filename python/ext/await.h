@@ -16,6 +16,7 @@
 #define DT_PYTHON_AWAIT_H
 
 #include "python/ext/ext.h"
+#include "runtime/assert.h"
 
 typedef struct dt_bridge dt_bridge;
 typedef struct dt_node dt_node;
@@ -38,6 +39,7 @@ struct dt_node {
     _Atomic(uint32_t) left; /* futures not complete yet, and one while the node is being armed */
     _Atomic(bool) fired;
     uint32_t count;                 /* links */
+    uint32_t call;                  /* whose end fired it, for profiles (dt_future_call) */
     dt_node *next;                  /* of the bridge's queue */
     dt_bridge *bridge;              /* owned; NULL: no loop, delivered from the graveyard */
     void (*deliver)(dt_node *node); /* with the GIL; not called when the loop is gone */
@@ -60,8 +62,10 @@ dt_node *dt__node_retain(dt_node *node);
 /* Registers with the futures. False: there is nothing to wait for any more (all are complete, or
  * one has failed), and the node may never fire. */
 bool dt__node_arm(dt_node *node, dt_future *const *futures);
-/* Hands the node over for delivery, the first time. Any thread. */
-void dt__node_fire(dt_node *node);
+/* Hands the node over for delivery, the first time; `call` says whose end it was. Any thread. */
+void dt__node_fire(dt_node *node, uint32_t call);
+/* In the loop's thread, or whichever empties the graveyard: the delivery itself. GIL. */
+void dt__node_deliver(dt_node *node);
 /* Drops the Python references and the caller's reference: nothing will be delivered. GIL. */
 void dt__node_detach(dt_node *node);
 void dt__node_release(dt_node *node); /* any thread */
@@ -103,6 +107,8 @@ dt_future *dt__tensor_failure(dt_tensor *t, dt_future *told);
 /* An attribute of asyncio, new reference; the module is imported when first needed. */
 PyObject *dt__asyncio_get(const char *name);
 
+/* An iterator that waits for `future` (retained) and gives `owner`. */
+PyObject *dt__await_new_for(PyObject *owner, dt_future *future);
 /* An iterator that waits for the TensorFuture `owner`. */
 PyObject *dt__await_new_for_future(PyObject *owner);
 
@@ -121,9 +127,29 @@ PyObject *dt__future_result(PyObject *self);
 dt_node *dt__future_watch(PyObject *self, dt_bridge *bridge, void (*deliver)(dt_node *node),
                           PyObject *target);
 
+/* ---- turn.c -------------------------------------------------------------------------------- */
+
+/* Awaits until the next look at the clock, at least 1; for all threads together. GIL. */
+extern uint32_t dt__turn_left;
+/* 1: the loop has waited for too long, yield; 0: go on; -1: exception. */
+int dt__turn_check(void);
+/* What each await asks that has nothing to wait for. */
+static inline int dt__turn_over(void) {
+    if (DT_LIKELY(--dt__turn_left != 0)) return 0;
+    return dt__turn_check();
+}
+
+/* ---- limit.c ------------------------------------------------------------------------------- */
+
+extern int64_t dt__limits_alive; /* limits that were ever entered and live; GIL */
+/* Counts a call in the limits of this context until its future is complete. */
+void dt__limits_count(dt_future *future);
+
 /* ---- wait.c -------------------------------------------------------------------------------- */
 
 /* As dt_py_wait; also ends, with 0, when *stop becomes true (NULL: never). */
 int dt__wait(dt_future *future, double timeout_s, const char *what, const _Atomic(bool) *stop);
+/* The current task of the running loop; new reference, NULL: none. No exception. */
+PyObject *dt__current_task(PyObject *loop);
 
 #endif

@@ -28,6 +28,7 @@ its selector (uvloop does), but does both without letting go of the GIL.
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "runtime/stats.h"
 
 #define DELIVERIES_PER_DRAIN_MAX 256
 
@@ -124,19 +125,30 @@ static dt_node *backlog_pop(dt_bridge *bridge) {
     return node;
 }
 
+/* `woken`: somebody wrote the eventfd; else the drain before it left something. */
+static void count_drain(int delivered, bool woken) {
+    dt_counts.loop_wakeups += woken;
+    dt_counts.deliveries += delivered;
+    dt_counts.batches[dt_histogram_bucket(delivered)]++;
+}
+
 static void drain(dt_bridge *bridge) {
     if (bridge->generation != dt__fork_generation()) return;
-    if (bridge->backlog == NULL) {
+    bool woken = bridge->backlog == NULL;
+    if (woken) {
         uint64_t count;
         while (read(bridge->fd, &count, sizeof count) < 0 && errno == EINTR) continue;
         atomic_store_explicit(&bridge->latch, false, memory_order_seq_cst);
         take_all(bridge, NULL);
     }
     dt_node *node;
-    for (int n = 0; n < DELIVERIES_PER_DRAIN_MAX && (node = backlog_pop(bridge)) != NULL; n++) {
-        node->deliver(node);
+    int delivered = 0;
+    while (delivered < DELIVERIES_PER_DRAIN_MAX && (node = backlog_pop(bridge)) != NULL) {
+        dt__node_deliver(node);
         dt__node_bury(node);
+        delivered++;
     }
+    count_drain(delivered, woken);
     if (bridge->backlog != NULL) ring(bridge);
     dt_graveyard_drain();
 }
@@ -301,6 +313,23 @@ int dt__running_loop(PyObject **loop) {
     return 1;
 }
 
+/* _warm(): starts the runtime, and ties the running loop, if there is one, to it. */
+static PyObject *warm(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    dt_sched *sched;
+    dt_status status = dt_runtime_get(&sched);
+    if (status != DT_OK) return dt_py_raise(status);
+    PyObject *loop;
+    int running = dt__running_loop(&loop);
+    if (running < 0) return NULL;
+    if (running == 0) Py_RETURN_NONE;
+    dt_bridge *bridge = dt__bridge_for(loop);
+    Py_DECREF(loop);
+    if (bridge == NULL) return NULL;
+    dt__bridge_release(bridge);
+    Py_RETURN_NONE;
+}
+
 /* ---- set-up -------------------------------------------------------------------------------- */
 
 static void after_fork_in_child(void) {
@@ -327,6 +356,11 @@ static PyType_Spec reader_spec = {
     .slots = reader_slots,
 };
 
+static PyMethodDef functions[] = {
+    {"_warm", warm, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 int dt_py_bridge_init(PyObject *module) {
     static bool handlers_installed; /* they stay for the life of the process */
     if (dt__names_init() < 0) return -1;
@@ -340,5 +374,5 @@ int dt_py_bridge_init(PyObject *module) {
         handlers_installed = true;
     }
     dt_state->bridge_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &reader_spec, NULL);
-    return dt_state->bridge_type == NULL ? -1 : 0;
+    return dt_state->bridge_type == NULL ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -38,7 +38,8 @@ static bool is_level(PyObject *o) {
 /* A number as torch.tensor takes it: also a one-element tensor. 1 yes, 0 no, -1 error. */
 static int element(PyObject *o, dt_scalar *s, dt_dtype *dtype, dt_dtype default_float) {
     if (dt_py_tensor_check(o)) {
-        dt_tensor *t = dt_py_tensor_get(o);
+        dt_tensor *t = dt_py_tensor_known(o, "dtorch.tensor()");
+        if (t == NULL) return -1;
         if (t->numel != 1) {
             PyErr_SetString(PyExc_ValueError,
                             "only one element tensors can be converted to Python scalars");
@@ -290,7 +291,8 @@ static dt_tensor *copy_and_drop(dt_tensor *shared, dt_dtype dtype) {
 
 dt_tensor *dt_py_tensor_from_data(PyObject *data, dt_dtype dtype, dt_dtype default_float) {
     if (dt_py_tensor_check(data)) {
-        dt_tensor *t = dt_py_tensor_get(data);
+        dt_tensor *t = dt_py_tensor_known(data, "dtorch.tensor()");
+        if (t == NULL) return NULL;
         return dt_py_tensor_clone(t, dtype == DT_DTYPE_NONE ? (dt_dtype)t->dtype : dtype);
     }
     if (dt_py_is_torch_tensor(data))

@@ -115,9 +115,13 @@ static PyObject *memory_stats(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     dt_memory_stats s;
     dt_memory_stats_get(&s);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:{s:{s:L,s:L,s:L}}}", /* */
+                         "live_bytes", (long long)s.live_bytes, "peak_bytes",
                          (long long)s.peak_bytes, "cached_bytes", (long long)s.cached_bytes,
-                         "objects", (long long)s.objects);
+                         "limit_bytes", (long long)dt_memory_limit(), "objects",
+                         (long long)s.objects, "devices", dt_device_cpu()->type, "live_bytes",
+                         (long long)s.live_bytes, "peak_bytes", (long long)s.peak_bytes,
+                         "cached_bytes", (long long)s.cached_bytes);
 }
 
 static PyObject *memory_reset_peak(PyObject *module, PyObject *ignored) {
@@ -165,12 +169,26 @@ static PyObject *sched_stats(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     dt_sched_stats s = {0};
     if (dt_runtime_started()) dt_sched_stats_get(dt_runtime(), &s);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "submitted",
-                         (long long)s.submitted, "ended", (long long)s.ended, "failed",
-                         (long long)s.failed, "runs", (long long)s.runs, "controller_wakeups",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}",
+                         "submitted", (long long)s.submitted, "ended", (long long)s.ended, "failed",
+                         (long long)s.failed, "direct", (long long)s.direct, "chained",
+                         (long long)s.chained, "fused", (long long)s.fused, "passes",
+                         (long long)s.passes, "dropped", (long long)s.dropped, "parked",
+                         (long long)s.parked, "runs", (long long)s.runs, "controller_wakeups",
                          (long long)s.controller_wakeups, "worker_wakeups",
                          (long long)s.worker_wakeups, "io_reads", (long long)s.io_reads,
                          "io_writes", (long long)s.io_writes, "io_bytes", (long long)s.io_bytes);
+}
+
+static PyObject *set_fusion(PyObject *module, PyObject *on) {
+    (void)module;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) return NULL;
+    dt_sched *sched;
+    dt_status status = dt_runtime_get(&sched);
+    if (status != DT_OK) return dt_py_raise(status);
+    dt_sched_set_fusion(sched, truth != 0);
+    Py_RETURN_NONE;
 }
 
 /* The registry's rows: (full name, api letters, schema), for stubs, tests and documentation. */
@@ -199,13 +217,20 @@ static PyMethodDef functions[] = {
     {"_get_rng", get_rng, METH_NOARGS, NULL},
     {"_set_rng", set_rng, METH_VARARGS, NULL},
     {"memory_stats", memory_stats, METH_NOARGS,
-     "memory_stats() -> dict\n\nBytes of tensors: live, peak, cached; and small objects alive."},
+     "memory_stats() -> dict\n\n"
+     "live_bytes: of tensors, as asked for. peak_bytes: the most of them since "
+     "reset_peak_memory().\n"
+     "cached_bytes: held back for reuse. limit_bytes: see set_memory_limit(); 0: none. objects:\n"
+     "small objects of the core alive. devices: the same bytes for each device."},
     {"reset_peak_memory", memory_reset_peak, METH_NOARGS, "Starts a new peak_bytes."},
     {"empty_cache", memory_cache_empty, METH_NOARGS, "Gives cached memory back to the system."},
     {"set_memory_limit", memory_limit, METH_O,
      "set_memory_limit(bytes)\n\nAn upper bound of live tensor bytes; 0: none."},
     {"_config", config, METH_NOARGS, NULL},
     {"_sched_stats", sched_stats, METH_NOARGS, NULL},
+    {"_set_fusion", set_fusion, METH_O,
+     "Whether element-wise ops are computed in one pass where possible; results do not depend on "
+     "it."},
     {"_registry", registry, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -112,7 +112,17 @@ PyObject *dt_py_richcompare(PyObject *a, PyObject *b, int operation);
 
 /* ---- tensor.c ------------------------------------------------------------------------------ */
 
+/* What a handle holds.  Of a deferred tensor only dtype, rank and storage may be looked at: who
+ * reads sizes or hands the tensor to an op asks dt_py_tensor_known. */
 static inline dt_tensor *dt_py_tensor_get(PyObject *o) { return ((dt_py_tensor *)o)->t; }
+/* The same with all metadata known; a deferred tensor is waited for (wait.c), `what` names the
+ * caller for warnings. NULL with an exception: its own failure, or the blocking policy's. */
+dt_tensor *dt_py_tensor_settled(PyObject *o, const char *what);
+#define DT_PY_AN_OPERATION "An operation on a result whose size is not known yet"
+static inline dt_tensor *dt_py_tensor_known(PyObject *o, const char *what) {
+    dt_tensor *t = dt_py_tensor_get(o);
+    return DT_LIKELY(!dt_tensor_is_deferred(t)) ? t : dt_py_tensor_settled(o, what);
+}
 /* A view of self, remembering its base. Takes t. */
 PyObject *dt_py_tensor_wrap_view(PyObject *self, dt_tensor *t);
 /* As dt_py_tensor_wrap, of a subclass. */
@@ -125,7 +135,8 @@ extern PyGetSetDef dt_py_tensor_getset[];
 
 /* A nested list of numbers from ready bytes. */
 PyObject *dt_py_tensor_tolist_ready(const dt_tensor *t);
-/* The one element of t (waits); `what` names the caller for warnings. 0 or -1. */
+/* The one element of t (waits), whose metadata is known; `what` names the caller for warnings. 0 or
+ * -1. */
 int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out);
 
 /* ---- index.c ------------------------------------------------------------------------------- */
@@ -134,7 +145,6 @@ PyObject *dt_py_tensor_getitem(PyObject *self, PyObject *index);
 int dt_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
 /* self[i] of the first dim; the caller has checked i. */
 PyObject *dt_py_tensor_select0(PyObject *self, int64_t i);
-int dt_py_index_init(PyObject *module);
 
 /* ---- build.c: tensors from Python data ------------------------------------------------------ */
 
@@ -172,9 +182,28 @@ extern PyMethodDef dt_py_dlpack_methods[];
 PyObject *dt_py_buffer_object(dt_tensor *t);
 int dt_py_buffer_init(PyObject *module);
 
+/* ---- dist.c: tensors on a mesh --------------------------------------------------------------- */
+
+/* Index of the device whose part to_torch() and its kin give; -1 with an exception. */
+int dt_py_dist_here(const dt_tensor *t);
+/* The part of that device, t itself where it is on no mesh. Owned; NULL with an exception. */
+dt_tensor *dt_py_tensor_local(dt_tensor *t);
+/* The whole of t, whose metadata is known: t itself where it is on no mesh, else computed from the
+ * parts (a part itself where each has it all). Waits for nothing. Owned; NULL with an exception. */
+dt_tensor *dt_py_tensor_whole(dt_tensor *t);
+dt_tensor *dt_py_tensor_whole_own(dt_tensor *t); /* ... and never a part itself */
+
 /* ---- control.c ------------------------------------------------------------------------------- */
 
 int dt_py_control_init(PyObject *module); /* threads, seeds, memory, configuration */
+
+/* ---- mesh.c ---------------------------------------------------------------------------------- */
+
+/* The mesh with that number; NULL with ValueError. */
+const struct dt_mesh *dt_py_mesh_from_object(PyObject *object);
+/* A sequence of codes, one for each mesh dim. 0, or -1 with an exception. */
+int dt_py_placements_from_object(const struct dt_mesh *mesh, PyObject *object,
+                                 struct dt_placement *out);
 
 /* ---- dtype.c, errors.c ----------------------------------------------------------------------- */
 

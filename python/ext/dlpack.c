@@ -166,6 +166,24 @@ static int check_device(PyObject *device) {
     return -1;
 }
 
+static PyObject *local_capsule(dt_tensor *t, bool versioned, PyObject *copy) {
+    bool readonly = (t->storage->flags & DT_STORAGE_READONLY) != 0;
+    bool copied = copy == Py_True || (readonly && !versioned && copy != Py_False);
+    if (readonly && !versioned && copy == Py_False) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            "__dlpack__(): the tensor's bytes are read-only, which the consumer's version "
+            "of DLPack cannot say; copy=True gives it a copy");
+        return NULL;
+    }
+    if (!copied) return dt_py_dlpack_capsule(t, versioned, false);
+    dt_tensor *own = dt_py_tensor_clone(t, (dt_dtype)t->dtype);
+    if (own == NULL) return NULL;
+    PyObject *capsule = dt_py_dlpack_capsule(own, versioned, true);
+    dt_tensor_release(own);
+    return capsule;
+}
+
 static PyObject *method_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
@@ -185,20 +203,10 @@ static PyObject *method_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
                         "Can't export tensors that require gradient, use tensor.detach()");
         return NULL;
     }
-    dt_tensor *t = dt_py_tensor_get(self);
-    bool readonly = (t->storage->flags & DT_STORAGE_READONLY) != 0;
-    bool copied = copy == Py_True || (readonly && versioned == 0 && copy != Py_False);
-    if (readonly && versioned == 0 && copy == Py_False) {
-        PyErr_SetString(
-            PyExc_BufferError,
-            "__dlpack__(): the tensor's bytes are read-only, which the consumer's version "
-            "of DLPack cannot say; copy=True gives it a copy");
-        return NULL;
-    }
-    if (!copied) return dt_py_dlpack_capsule(t, versioned == 1, false);
-    t = dt_py_tensor_clone(t, (dt_dtype)t->dtype);
+    dt_tensor *known = dt_py_tensor_known(self, "Tensor.__dlpack__()");
+    dt_tensor *t = known != NULL ? dt_py_tensor_local(known) : NULL;
     if (t == NULL) return NULL;
-    PyObject *capsule = dt_py_dlpack_capsule(t, versioned == 1, true);
+    PyObject *capsule = local_capsule(t, versioned == 1, copy);
     dt_tensor_release(t);
     return capsule;
 }

@@ -3,6 +3,9 @@
  * The core has a status and a text; the class follows from the status by one table.  An OSError
  * also takes the errno, by which Python picks the subclass (FileNotFoundError, ...).
  *
+ * A late error also says where it comes from: the op and the user's line, in a note (the text stays
+ * torch's), or at the end of the line that is logged.
+ *
  * A failure that nobody awaited or read is logged once, when the last that knew of it is gone: by
  * way of the graveyard, since that may be in a C thread, or in the middle of a deallocation.
  *
@@ -74,20 +77,78 @@ PyObject *dt_py_raise(dt_status status) {
     return NULL;
 }
 
+/* ---- late errors: where they come from ------------------------------------------------------- */
+
+/* "called at FILE:LINE, in FUNCTION"; NULL without an exception when nothing is known. */
+static PyObject *place_text(uint32_t site) {
+    int line;
+    PyCodeObject *code = dt_py_site_code(site, &line);
+    if (code == NULL) return NULL;
+    PyObject *text = PyUnicode_FromFormat("called at %U:%d, in %U", code->co_filename, line,
+                                          dt_py_code_name(code));
+    Py_DECREF(code);
+    if (text == NULL) PyErr_Clear();
+    return text;
+}
+
+/* "raised by OP, called at FILE:LINE, in FUNCTION", as far as it is known; else NULL, without an
+ * exception. */
+static PyObject *origin_text(const dt_error *error) {
+    uint32_t op = dt_error_op(error);
+    PyObject *place = place_text(dt_error_site(error));
+    if (op == 0 || op > DT_OP_COUNT) return place;
+    char name[64];
+    (void)dt_op_display_name(&dt_op_table[op - 1], name, sizeof name);
+    PyObject *text = place != NULL ? PyUnicode_FromFormat("raised by %s, %U", name, place)
+                                   : PyUnicode_FromFormat("raised by %s", name);
+    Py_XDECREF(place);
+    if (text == NULL) PyErr_Clear();
+    return text;
+}
+
+/* exception.add_note(note); 3.10 has notes by name only, as exceptiongroup and others show them. */
+static int add_note(PyObject *exception, PyObject *note) {
+#if PY_VERSION_HEX >= 0x030B0000
+    PyObject *done = PyObject_CallMethod(exception, "add_note", "O", note);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+#else
+    PyObject *notes = Py_BuildValue("[O]", note);
+    int result = notes != NULL ? PyObject_SetAttrString(exception, "__notes__", notes) : -1;
+    Py_XDECREF(notes);
+    return result;
+#endif
+}
+
 PyObject *dt_py_error_object(const dt_error *error) {
     dt_error_mark_seen(error);
-    return make(dt_error_status(error), dt_error_captured_errno(error), dt_error_message(error));
+    PyObject *object =
+        make(dt_error_status(error), dt_error_captured_errno(error), dt_error_message(error));
+    PyObject *note = object != NULL ? origin_text(error) : NULL;
+    if (note == NULL) return object;
+    if (add_note(object, note) < 0) PyErr_Clear(); /* the error itself matters more */
+    Py_DECREF(note);
+    return object;
 }
 
 /* ---- failures that nobody saw ---------------------------------------------------------------- */
+
+/* "TEXT (ORIGIN)"; new reference. */
+static PyObject *unseen_text(const dt_error *error) {
+    const char *message = dt_error_message(error);
+    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    PyObject *origin = text != NULL ? origin_text(error) : NULL;
+    if (origin != NULL) Py_SETREF(text, PyUnicode_FromFormat("%U (%U)", text, origin));
+    Py_XDECREF(origin);
+    return text;
+}
 
 /* Logs one; no exception is left behind. */
 static void log_unseen(const dt_error *error) {
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger =
         logging != NULL ? PyObject_CallMethod(logging, "getLogger", "s", "dtorch") : NULL;
-    const char *message = dt_error_message(error);
-    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    PyObject *text = unseen_text(error);
     PyObject *name = PyObject_GetAttrString(class_of(dt_error_status(error)), "__name__");
     PyObject *done = NULL;
     if (logger != NULL && text != NULL && name != NULL)

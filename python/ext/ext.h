@@ -66,6 +66,20 @@ PyObject *dt_py_error_object(const dt_error *error);
 /* From here on failures that nobody saw are forgotten in silence: the interpreter shuts down. */
 void dt_py_errors_fall_silent(void);
 
+/* site.c: the user's place in the code: the innermost frame that is not dtorch's own. */
+typedef struct dt_py_caller {
+    PyCodeObject *code; /* all borrowed: the frame is running */
+    PyObject *globals;
+    int offset; /* of the instruction, as PyCode_Addr2Line takes it */
+} dt_py_caller;
+bool dt_py_caller_find(dt_py_caller *out); /* false: no Python code of a user runs here */
+/* The same as a number to keep, 0: unknown. Runs no Python code, sets no exception. */
+uint32_t dt_py_site(void);
+/* What such a number means, a new reference; NULL without an exception: it is not known any more.
+ */
+PyCodeObject *dt_py_site_code(uint32_t site, int *line);
+PyObject *dt_py_code_name(PyCodeObject *code); /* qualified where Python knows it; borrowed */
+
 /* wait.c: blocks until `future` is complete (NULL: returns at once), without the GIL,
  * interruptible by signals; warns or raises under a running loop as the blocking policy says,
  * naming `what` ("Tensor.item()"). Returns 0, or -1 with an exception: KeyboardInterrupt, the
@@ -82,12 +96,28 @@ int dt_py_await_init(PyObject *module); /* adds types and functions; each file h
 int dt_py_future_init(PyObject *module);
 int dt_py_bridge_init(PyObject *module);
 int dt_py_wait_init(PyObject *module);
+int dt_py_site_init(PyObject *module);
+int dt_py_note_init(PyObject *module);
+int dt_py_limit_init(PyObject *module);
+int dt_py_turn_init(PyObject *module);
 int dt_py_tensor_init(PyObject *module);
 int dt_py_ops_init(PyObject *module);
 int dt_py_interop_init(PyObject *module);
 int dt_py_io_init(PyObject *module);
+int dt_py_mesh_init(PyObject *module);
+int dt_py_redistribute_init(PyObject *module);
+int dt_py_assign_init(PyObject *module);
+int dt_py_dist_init(PyObject *module);
 int dt_py_errors_init(PyObject *module);
 int dt_py_dtype_init(PyObject *module);
+
+/* profile.c */
+int dt_py_profile_init(PyObject *module);
+/* While a profile is recorded: gives this thread's track its Python name; the number of the
+ * coroutine that runs now, for dt_client_note.client; that of any text. 0: none. None raises. */
+void dt_py_trace_thread(void);
+uint32_t dt_py_trace_client(void);
+uint32_t dt_py_trace_text(const char *text);
 
 /* interop.c: a torch.Tensor that shares t's bytes (ready, waited for by the caller); counts as an
  * outsider until torch lets go. */

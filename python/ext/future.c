@@ -8,7 +8,8 @@
  *
  *   pending --all futures ready--> done --first result()--> value made, kept
  *      |--one failed-------------> done, a new exception object for each who asks
- *      '--cancel()---------------> cancelled: this object only, never the computation
+ *      '--cancel()---------------> cancelled: this object; and of the computation what has not
+ *                                  started and nobody else waits for, until somebody asks again
  *
  * to_torch_async() resolves to the value as of its call, whatever is written later: it enqueues a
  * copy in program order, and torch gets that copy, which nobody else can reach.
@@ -35,6 +36,8 @@ typedef struct tensor_future {
     dt_tensor *snapshot; /* until value is made of it */
     PyObject *value;
     _Atomic(bool) cancelled;
+    bool wants;               /* it counts as waiting for its futures */
+    PyObject *cancel_message; /* cancel()'s msg; NULL: none. Set before cancelled is. */
     dt_node_list nodes;
     PyObject *weakrefs;
 } tensor_future;
@@ -54,14 +57,23 @@ bool dt__future_is_done(PyObject *self) {
     return state_of(self, &failed) != DT_FUTURE_PENDING;
 }
 
-static void raise_asyncio(const char *class, const char *text) {
-    PyObject *type = dt__asyncio_get(class);
+static void raise_invalid_state(const char *text) {
+    PyObject *type = dt__asyncio_get("InvalidStateError");
     if (type == NULL) return;
-    if (text != NULL)
-        PyErr_SetString(type, text);
-    else
-        PyErr_SetNone(type);
+    PyErr_SetString(type, text);
     Py_DECREF(type);
+}
+
+/* A new CancelledError for each who asks, with the message that cancel() was given. */
+static void raise_cancelled(tensor_future *self) {
+    if (self->cancel_message == NULL) {
+        PyErr_SetNone(dt_state->cancelled_error);
+        return;
+    }
+    PyObject *error = PyObject_CallOneArg(dt_state->cancelled_error, self->cancel_message);
+    if (error == NULL) return;
+    PyErr_SetObject(dt_state->cancelled_error, error);
+    Py_DECREF(error);
 }
 
 /* The value, made at the first call; new reference. */
@@ -70,6 +82,7 @@ static PyObject *value_of(tensor_future *self) {
         dt_tensor *snapshot = self->snapshot;
         DT_ASSERT(snapshot != NULL);
         dt_tensor_retain(snapshot);
+        (void)dt_tensor_state(snapshot, NULL); /* it is ready: now its size is known */
         PyObject *value = dt_py_tensor_to_torch_ready(snapshot);
         dt_tensor_release(snapshot);
         if (value == NULL) return NULL;
@@ -90,13 +103,16 @@ PyObject *dt__future_result(PyObject *self) {
     case DT_FUTURE_READY:
         return value_of(as_future(self));
     case DT_FUTURE_PENDING:
-        raise_asyncio("InvalidStateError", "Result is not set.");
+        raise_invalid_state("Result is not set.");
         return NULL;
     case DT_FUTURE_FAILED:
         dt__raise_failure(failed);
         return NULL;
     case DT_FUTURE_CANCELLED:
-        raise_asyncio("CancelledError", NULL);
+        if (atomic_load(&as_future(self)->cancelled))
+            raise_cancelled(as_future(self));
+        else
+            dt__raise_failure(failed);
         return NULL;
     }
     return NULL;
@@ -114,13 +130,12 @@ static PyObject *future_exception(PyObject *self, PyObject *ignored) {
     case DT_FUTURE_READY:
         Py_RETURN_NONE;
     case DT_FUTURE_PENDING:
-        raise_asyncio("InvalidStateError", "Exception is not set.");
+        raise_invalid_state("Exception is not set.");
         break;
     case DT_FUTURE_FAILED:
         return dt_py_error_object(dt_future_error(failed));
     case DT_FUTURE_CANCELLED:
-        raise_asyncio("CancelledError", NULL);
-        break;
+        return dt__future_result(self); /* raises it */
     }
     return NULL;
 }
@@ -136,17 +151,26 @@ static PyObject *future_cancelled(PyObject *self, PyObject *ignored) {
     return PyBool_FromLong(state_of(self, &failed) == DT_FUTURE_CANCELLED);
 }
 
+/* Nobody can get the result any more through this object. */
+static void give_up(tensor_future *self) {
+    if (!self->wants) return;
+    self->wants = false;
+    for (Py_ssize_t i = 0; i < self->count; i++) dt_wait_give_up(self->futures[i]);
+}
+
 static PyObject *future_cancel(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"msg", NULL};
     PyObject *message = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:cancel", names, &message)) return NULL;
     if (dt__future_is_done(object)) Py_RETURN_FALSE;
     tensor_future *self = as_future(object);
+    if (message != Py_None) self->cancel_message = Py_XNewRef(message);
     atomic_store(&self->cancelled, true);
+    give_up(self);
     while (self->nodes.first != NULL) {
         dt_node *node = dt__node_retain(self->nodes.first);
         dt__node_unlist(node);
-        dt__node_fire(node);
+        dt__node_fire(node, 0);
         dt__node_release(node);
     }
     Py_RETURN_TRUE;
@@ -356,17 +380,21 @@ PyObject *dt__future_new(dt_future **futures, Py_ssize_t count, dt_tensor *snaps
     self->snapshot = snapshot;
     self->value = value;
     self->nodes.end = &self->nodes.first;
+    self->wants = true; /* to be asked for a value is to be waited for */
+    for (Py_ssize_t i = 0; i < count; i++) dt_wait_begin(futures[i], false);
     return (PyObject *)self;
 }
 
 static int future_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(as_future(self)->value);
+    Py_VISIT(as_future(self)->cancel_message);
     return 0;
 }
 
 static int future_clear(PyObject *self) {
     Py_CLEAR(as_future(self)->value);
+    Py_CLEAR(as_future(self)->cancel_message);
     return 0;
 }
 
@@ -376,20 +404,37 @@ static void future_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     DT_ASSERT(self->nodes.first == NULL);
     if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
+    give_up(self);
     free_futures(self->futures, self->count);
-    if (self->snapshot != NULL) dt_tensor_release(self->snapshot);
+    if (self->snapshot != NULL) dt_tensor_drop_handle(self->snapshot);
     Py_CLEAR(self->value);
+    Py_CLEAR(self->cancel_message);
     type->tp_free(object);
     Py_DECREF(type);
 }
 
 /* ---- Tensor.to_torch_async ------------------------------------------------------------------- */
 
+/* A private copy, in program order. Its size may be as unknown as that of t: nobody waits here. */
+static dt_tensor *snapshot_of(dt_tensor *t) {
+    if (!dt_tensor_is_deferred(t)) return dt_py_tensor_clone(t, (dt_dtype)t->dtype);
+    dt_op_call call;
+    dt_op_call_init(&call, DT_OP_clone__deferred);
+    call.nargs = 1;
+    call.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = t};
+    dt_status status = dt_py_dispatch(&call);
+    if (status == DT_OK) return call.outs[0];
+    (void)dt_py_raise(status);
+    return NULL;
+}
+
 PyObject *dt_py_to_torch_async(PyObject *self, PyObject *ignored) {
     (void)ignored;
     dt_graveyard_drain();
-    dt_tensor *t = dt_tensor_retain(((dt_py_tensor *)self)->t); /* the copy may let go of the GIL */
-    dt_tensor *snapshot = dt_py_tensor_clone(t, (dt_dtype)t->dtype);
+    dt_tensor *t =
+        dt_py_tensor_local(((dt_py_tensor *)self)->t); /* the copy may let go of the GIL */
+    if (t == NULL) return NULL;
+    dt_tensor *snapshot = snapshot_of(t);
     dt_tensor_release(t);
     if (snapshot == NULL) return NULL;
     dt_future *future = NULL;
@@ -443,8 +488,8 @@ static PyMethodDef methods[] = {
      "is_ready()\n--\n\nThe same as done(): get() would not wait."},
     {"cancel", METHOD_KEYWORDS(future_cancel),
      "cancel(msg=None)\n--\n\n"
-     "Ends the waiting for this object with CancelledError; False when it is done already. The\n"
-     "computation, and whoever else waits for it, are not touched."},
+     "Ends the waiting for this object with CancelledError(msg); False when it is done already.\n"
+     "Others that wait for the same tensor are not touched."},
     {"cancelled", future_cancelled, METH_NOARGS, "cancelled()\n--\n\nWhether it was cancelled."},
     {"add_done_callback", METHOD_KEYWORDS(future_add_done_callback),
      "add_done_callback(fn, *, context=None)\n--\n\n"

@@ -12,6 +12,7 @@
  */
 #include "python/ext/core.h"
 
+#include "runtime/dist.h"
 #include "runtime/graveyard.h"
 
 /* ---- exports --------------------------------------------------------------------------------- */
@@ -22,6 +23,7 @@ void dt_py_export_end(dt_tensor *t) {
 }
 
 int dt_py_export_begin(dt_tensor *t, const char *what) {
+    DT_ASSERT(!dt_tensor_is_dist(t));
     dt_tensor_retain(t);
     atomic_fetch_add_explicit(&t->storage->exports, 1, memory_order_acq_rel);
     dt_future *fence = NULL;
@@ -170,8 +172,9 @@ PyObject *dt_py_tensor_to_torch_ready(dt_tensor *t) {
 static PyObject *method_to_torch(PyObject *self, PyObject *ignored) {
     (void)ignored;
     dt_graveyard_drain();
-    dt_tensor *t = dt_tensor_retain(dt_py_tensor_get(self));
+    dt_tensor *t = dt_py_tensor_local(dt_py_tensor_get(self));
     PyObject *result = NULL;
+    if (t == NULL) return NULL;
     if (dt_py_tensor_wait(t, "Tensor.to_torch()") == 0) result = dt_py_tensor_to_torch_ready(t);
     dt_tensor_release(t);
     return result;
@@ -190,7 +193,13 @@ static PyObject *method_numpy(PyObject *self, PyObject *args, PyObject *kwargs) 
         return NULL;
     }
     dt_tensor *t = dt_py_tensor_get(self);
-    if (dt_py_export_begin(t, "Tensor.numpy()") < 0) return NULL;
+    if (dt_tensor_is_dist(t) && (t = dt_py_tensor_settled(self, "Tensor.numpy()")) == NULL)
+        return NULL;
+    t = dt_py_tensor_whole_own(t);
+    if (t == NULL) return NULL;
+    int exported = dt_py_export_begin(t, "Tensor.numpy()");
+    dt_tensor_release(t); /* an export has its own reference */
+    if (exported < 0) return NULL;
     PyObject *buffer = dt_py_buffer_object(t);
     if (buffer == NULL) return NULL;
     PyObject *array = dt_py_call_helper("_torch", "asarray", buffer);

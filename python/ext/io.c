@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "runtime/dist.h"
+
 #define CAPSULE_NAME "dtorch.file"
 
 /* ---- files --------------------------------------------------------------------------------- */
@@ -229,7 +231,10 @@ static int write_one(saving *s, PyObject *piece) {
     if (PyBytes_Check(what)) {
         status = write_bytes(s, what, offset);
     } else if (dt_py_tensor_check(what)) {
-        dt_tensor *given = dt_tensor_retain(((dt_py_tensor *)what)->t), *t;
+        dt_tensor *given = dt_py_tensor_known(what, "save_safetensors()"), *t;
+        if (given == NULL) return -1;
+        given = dt_py_tensor_whole(given);
+        if (given == NULL) return -1;
         status = for_writing(given, &t);
         dt_tensor_release(given);
         if (status == DT_OK) {
@@ -272,6 +277,17 @@ static PyObject *file_save(PyObject *module, PyObject *args) {
 
 /* ---- time ---------------------------------------------------------------------------------- */
 
+static dt_status hold_one(dt_tensor *t, double seconds) {
+    dt_task *task = NULL;
+    /* A queued writer takes the memory itself, perhaps at this moment, in a worker. */
+    bool written = atomic_load_explicit(&t->storage->writers, memory_order_acquire) != 0;
+    if (!written) DT_TRY(dt_storage_materialize(t->storage));
+    DT_TRY(dt_task_new(DT_TASK_TIMER, 1, 0, &task));
+    task->call.operands[0] = dt_tensor_retain(t);
+    task->io.delay_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
+    return dt_runtime_submit(task, NULL);
+}
+
 /* _hold(tensor, seconds): tensor, which counts as being written until the time has passed; nothing
  * is written. Tests have pending tensors from it without work for the machine. */
 static PyObject *hold(PyObject *module, PyObject *args) {
@@ -279,15 +295,10 @@ static PyObject *hold(PyObject *module, PyObject *args) {
     PyObject *tensor;
     double seconds;
     if (!PyArg_ParseTuple(args, "O!d:_hold", dt_state->tensor_type, &tensor, &seconds)) return NULL;
-    dt_tensor *t = ((dt_py_tensor *)tensor)->t;
-    dt_task *task = NULL;
-    dt_status status = dt_storage_materialize(t->storage);
-    if (status == DT_OK) status = dt_task_new(DT_TASK_TIMER, 1, 0, &task);
-    if (status == DT_OK) {
-        task->call.operands[0] = dt_tensor_retain(t);
-        task->io.delay_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
-        status = dt_runtime_submit(task, NULL);
-    }
+    int count;
+    dt_tensor *t = ((dt_py_tensor *)tensor)->t, *const *parts = dt_tensor_parts(&t, &count);
+    dt_status status = DT_OK;
+    for (int k = 0; k < count && status == DT_OK; k++) status = hold_one(parts[k], seconds);
     return status == DT_OK ? Py_NewRef(tensor) : dt_py_raise(status);
 }
 

@@ -1,6 +1,7 @@
 /* methods.c: Tensor's properties and the methods that are not ops: metadata, reading, copying.
  *
- * Metadata never waits.  Reading (item, tolist, data_ptr, ...) waits for the bytes through wait.c,
+ * Metadata never waits, but for the sizes of a tensor that its kernel has yet to find out
+ * (tensor.h, deferred).  Reading (item, tolist, data_ptr, ...) waits for the bytes through wait.c,
  * which knows about event loops.
  *
  * I1: a wait may run other Python code; self->t is retained across it.
@@ -8,6 +9,8 @@
 #include "python/ext/core.h"
 
 #include <stddef.h>
+
+#include "runtime/dist.h"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -28,8 +31,8 @@ PyObject *dt_py_size_object(int rank, const int64_t *shape) {
 
 static PyObject *get_shape(PyObject *self, void *closure) {
     (void)closure;
-    const dt_tensor *t = dt_py_tensor_get(self);
-    return dt_py_size_object(t->rank, t->shape);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.shape");
+    return t != NULL ? dt_py_size_object(t->rank, t->shape) : NULL;
 }
 
 static PyObject *get_dtype(PyObject *self, void *closure) {
@@ -59,8 +62,28 @@ static PyObject *get_itemsize(PyObject *self, void *closure) {
 
 static PyObject *get_nbytes(PyObject *self, void *closure) {
     (void)closure;
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.nbytes");
+    if (t == NULL) return NULL;
     return PyLong_FromLongLong(t->numel * (int64_t)dt_dtype_size((dt_dtype)t->dtype));
+}
+
+static const dt_mesh *mesh_of(PyObject *self) {
+    const dt_tensor *t = dt_py_tensor_get(self);
+    return DT_UNLIKELY(dt_tensor_is_dist(t)) ? dt_dist_of(t)->mesh : NULL;
+}
+
+static PyObject *get_device(PyObject *self, void *closure) {
+    (void)closure;
+    const dt_mesh *mesh = mesh_of(self);
+    return dt_py_call_helper(
+        "_torch", mesh != NULL && mesh->type == DT_DEVICE_CUDA ? "cuda_device" : "cpu_device",
+        NULL);
+}
+
+static PyObject *get_is_type(PyObject *self, void *closure) {
+    const dt_mesh *mesh = mesh_of(self);
+    dt_device_type type = mesh != NULL ? (dt_device_type)mesh->type : DT_DEVICE_CPU;
+    return PyBool_FromLong(type == (dt_device_type)(intptr_t)closure);
 }
 
 static PyObject *get_false(PyObject *self, void *closure) {
@@ -68,15 +91,14 @@ static PyObject *get_false(PyObject *self, void *closure) {
     Py_RETURN_FALSE;
 }
 
-static PyObject *get_true(PyObject *self, void *closure) {
-    (void)self, (void)closure;
-    Py_RETURN_TRUE;
-}
-
+/* Of a tensor on a mesh each write counts for every part. */
 static PyObject *get_version(PyObject *self, void *closure) {
     (void)closure;
+    dt_tensor *t = dt_py_tensor_get(self);
+    int count;
+    const dt_tensor *first = dt_tensor_parts(&t, &count)[0];
     return PyLong_FromUnsignedLong(
-        atomic_load_explicit(&dt_py_tensor_get(self)->storage->version, memory_order_relaxed));
+        atomic_load_explicit(&first->storage->version, memory_order_relaxed));
 }
 
 /* ---- autograd's room ------------------------------------------------------------------------- */
@@ -103,7 +125,10 @@ static int set_grad(PyObject *self, PyObject *value, void *closure) {
         PyErr_SetString(PyExc_RuntimeError, "can't assign Variable as its own grad");
         return -1;
     }
-    if (!dt_tensor_same_shape(dt_py_tensor_get(self), dt_py_tensor_get(value))) {
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.grad");
+    const dt_tensor *grad = t != NULL ? dt_py_tensor_known(value, "Tensor.grad") : NULL;
+    if (grad == NULL) return -1;
+    if (!dt_tensor_same_shape(dt_py_tensor_get(self), grad)) {
         PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
         return -1;
     }
@@ -171,8 +196,22 @@ static int set_data(PyObject *self, PyObject *value, void *closure) {
 
 /* ---- transposes ------------------------------------------------------------------------------ */
 
+static PyObject *dist_permuted(PyObject *self, dt_tensor *t, const int *order) {
+    dt_op_call call;
+    dt_dims dims = {.rank = t->rank};
+    for (int d = 0; d < t->rank; d++) dims.v[d] = order[d];
+    dt_op_call_init(&call, DT_OP_permute);
+    call.nargs = 2;
+    call.args[0] = (dt_arg){.kind = DT_ARG_TENSOR, .t = t};
+    call.args[1] = (dt_arg){.kind = DT_ARG_DIMS, .dims = &dims};
+    dt_status status = dt_py_dispatch(&call);
+    return status == DT_OK ? dt_py_tensor_wrap_view(self, call.outs[0]) : dt_py_raise(status);
+}
+
 static PyObject *view_permuted(PyObject *self, const int *order) {
-    const dt_tensor *t = dt_py_tensor_get(self);
+    dt_tensor *t = dt_py_tensor_known(self, DT_PY_AN_OPERATION);
+    if (t == NULL) return NULL;
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) return dist_permuted(self, t, order);
     int64_t shape[DT_RANK_MAX], strides[DT_RANK_MAX];
     for (int d = 0; d < t->rank; d++) {
         shape[d] = t->shape[order[d]];
@@ -186,7 +225,7 @@ static PyObject *view_permuted(PyObject *self, const int *order) {
 }
 
 static PyObject *get_T(PyObject *self, void *closure) {
-    int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX];
+    int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX] = {0};
     if (closure != NULL && rank != 2 && rank != 0) { /* H */
         PyErr_Format(PyExc_RuntimeError,
                      "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.%s",
@@ -198,7 +237,7 @@ static PyObject *get_T(PyObject *self, void *closure) {
 }
 
 static PyObject *get_mT(PyObject *self, void *closure) {
-    int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX];
+    int rank = dt_py_tensor_get(self)->rank, order[DT_RANK_MAX] = {0};
     if (rank == 1) {
         PyErr_Format(
             PyExc_RuntimeError,
@@ -228,7 +267,8 @@ PyGetSetDef dt_py_tensor_getset[] = {
     {"dtype", get_dtype, NULL, "The element type: torch's own dtype object.", NULL},
     {"_dtype_name", get_dtype_name, NULL, "The element type's name, without importing torch.",
      NULL},
-    {"device", get_helper, NULL, "Where the tensor is, a torch.device.", (void *)"cpu_device"},
+    {"device", get_device, NULL, "Where the tensor is, a torch.device; on a mesh without index.",
+     NULL},
     {"layout", get_helper, NULL, "torch.strided.", (void *)"strided_layout"},
     {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
     {"itemsize", get_itemsize, NULL, "Bytes of one element.", NULL},
@@ -244,8 +284,8 @@ PyGetSetDef dt_py_tensor_getset[] = {
     {"mT", get_mT, NULL, "The last two dimensions exchanged.", (void *)"mT"},
     {"mH", get_mT, NULL, "The last two dimensions exchanged.", (void *)"mH"},
     {"_version", get_version, NULL, "How often the bytes have been written in place.", NULL},
-    {"is_cpu", get_true, NULL, NULL, NULL},
-    {"is_cuda", get_false, NULL, NULL, NULL},
+    {"is_cpu", get_is_type, NULL, NULL, (void *)(intptr_t)DT_DEVICE_CPU},
+    {"is_cuda", get_is_type, NULL, NULL, (void *)(intptr_t)DT_DEVICE_CUDA},
     {"is_meta", get_false, NULL, NULL, NULL},
     {"is_sparse", get_false, NULL, NULL, NULL},
     {"is_quantized", get_false, NULL, NULL, NULL},
@@ -293,7 +333,8 @@ static int dim_argument(const char *function, PyObject *object, int rank, int *d
 
 static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n,
                              PyObject *kwnames) {
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.size()");
+    if (t == NULL) return NULL;
     PyObject *object;
     int given = one_argument("size", "dim", args, n, kwnames, &object), dim;
     if (given < 0) return NULL;
@@ -304,7 +345,8 @@ static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 static PyObject *method_stride(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames) {
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.stride()");
+    if (t == NULL) return NULL;
     PyObject *object;
     int given = one_argument("stride", "dim", args, n, kwnames, &object), dim;
     if (given < 0) return NULL;
@@ -330,7 +372,8 @@ static PyObject *method_dim(PyObject *self, PyObject *ignored) {
 
 static PyObject *method_numel(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    return PyLong_FromLongLong(dt_py_tensor_get(self)->numel);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.numel()");
+    return t != NULL ? PyLong_FromLongLong(t->numel) : NULL;
 }
 
 static PyObject *method_element_size(PyObject *self, PyObject *ignored) {
@@ -348,7 +391,8 @@ static PyObject *method_is_contiguous(PyObject *self, PyObject *const *args, Py_
     PyObject *format;
     int given = one_argument("is_contiguous", "memory_format", args, n, kwnames, &format);
     if (given < 0) return NULL;
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "Tensor.is_contiguous()");
+    if (t == NULL) return NULL;
     if (given > 0) {
         PyObject *text = PyObject_Str(format);
         if (text == NULL) return NULL;
@@ -381,9 +425,9 @@ static PyObject *method_false(PyObject *self, PyObject *ignored) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A retained tensor whose bytes are final and materialised; NULL with an exception. */
-static dt_tensor *ready(PyObject *self, const char *what) {
-    dt_tensor *t = dt_tensor_retain(dt_py_tensor_get(self));
+/* t, which is taken, once its bytes are final and materialised; NULL with an exception. */
+static dt_tensor *made_ready(dt_tensor *t, const char *what) {
+    if (t == NULL) return NULL;
     if (dt_py_tensor_wait(t, what) == 0) {
         dt_status status = dt_storage_materialize(t->storage);
         if (status == DT_OK) return t;
@@ -393,9 +437,20 @@ static dt_tensor *ready(PyObject *self, const char *what) {
     return NULL;
 }
 
+/* The whole value, its bytes final; owned. */
+static dt_tensor *ready(PyObject *self, const char *what) {
+    dt_tensor *t = dt_tensor_retain(dt_py_tensor_get(self));
+    if (DT_LIKELY(!dt_tensor_is_dist(t))) return made_ready(t, what);
+    bool known = !dt_tensor_is_deferred(t) || dt_py_tensor_wait(t, what) == 0;
+    dt_tensor *whole = known ? dt_py_tensor_whole(t) : NULL;
+    dt_tensor_release(t);
+    return made_ready(whole, what);
+}
+
 static PyObject *method_item(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    dt_tensor *t = dt_py_tensor_get(self);
+    dt_tensor *t = dt_py_tensor_known(self, "Tensor.item()");
+    if (t == NULL) return NULL;
     dt_dtype dtype = (dt_dtype)t->dtype;
     dt_scalar s;
     if (dt_py_tensor_item(t, "Tensor.item()", &s) < 0) return NULL;
@@ -432,7 +487,7 @@ static PyObject *method_tolist(PyObject *self, PyObject *ignored) {
 
 static PyObject *method_data_ptr(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    dt_tensor *t = ready(self, "Tensor.data_ptr()");
+    dt_tensor *t = made_ready(dt_py_tensor_local(dt_py_tensor_get(self)), "Tensor.data_ptr()");
     if (t == NULL) return NULL;
     PyObject *address = PyLong_FromVoidPtr(t->numel > 0 ? dt_tensor_data(t) : NULL);
     dt_tensor_release(t);
@@ -442,17 +497,18 @@ static PyObject *method_data_ptr(PyObject *self, PyObject *ignored) {
 /* The elements' bytes in row-major order. */
 static PyObject *method_tobytes(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    dt_tensor *dense = NULL;
-    if (dt_py_tensor_get(self)->contiguous)
-        dense = ready(self, "Tensor.tobytes()");
-    else
-        dense = dt_py_tensor_dense(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
+    dt_tensor *known = dt_py_tensor_known(self, "Tensor.tobytes()");
+    if (known == NULL) return NULL;
+    dt_tensor *t = dt_py_tensor_whole(known);
+    if (t == NULL) return NULL;
+    dt_tensor *dense =
+        t->contiguous ? dt_tensor_retain(t) : dt_py_tensor_dense(t, (dt_dtype)t->dtype);
+    dt_tensor_release(t);
+    dense = made_ready(dense, "Tensor.tobytes()");
     if (dense == NULL) return NULL;
-    PyObject *bytes = NULL;
-    if (dt_py_tensor_wait(dense, "Tensor.tobytes()") == 0)
-        bytes = PyBytes_FromStringAndSize(
-            dense->numel > 0 ? dt_tensor_data(dense) : NULL,
-            (Py_ssize_t)(dense->numel * (int64_t)dt_dtype_size((dt_dtype)dense->dtype)));
+    PyObject *bytes = PyBytes_FromStringAndSize(
+        dense->numel > 0 ? dt_tensor_data(dense) : NULL,
+        (Py_ssize_t)(dense->numel * (int64_t)dt_dtype_size((dt_dtype)dense->dtype)));
     dt_tensor_release(dense);
     return bytes;
 }
@@ -460,9 +516,11 @@ static PyObject *method_tobytes(PyObject *self, PyObject *ignored) {
 /* _wait(what): blocks until the value is there; `what` names the caller in warnings. */
 static PyObject *method_wait(PyObject *self, PyObject *what) {
     const char *text = PyUnicode_Check(what) ? PyUnicode_AsUTF8(what) : "Tensor._wait()";
-    dt_tensor *t = text != NULL ? ready(self, text) : NULL;
-    if (t == NULL) return NULL;
+    if (text == NULL) return NULL;
+    dt_tensor *t = dt_tensor_retain(dt_py_tensor_get(self));
+    int status = dt_py_tensor_wait(t, text);
     dt_tensor_release(t);
+    if (status < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -490,8 +548,8 @@ static PyObject *method_deepcopy(PyObject *self, PyObject *memo) {
         Py_DECREF(key);
         return Py_XNewRef(copy);
     }
-    dt_tensor *t =
-        dt_py_tensor_clone(dt_py_tensor_get(self), (dt_dtype)dt_py_tensor_get(self)->dtype);
+    dt_tensor *t = dt_py_tensor_known(self, "copy.deepcopy()");
+    if (t != NULL) t = dt_py_tensor_clone(t, (dt_dtype)t->dtype);
     copy = t != NULL ? dt_py_tensor_wrap_as(Py_TYPE(self), t) : NULL;
     if (copy != NULL) {
         ((dt_py_tensor *)copy)->requires_grad = ((dt_py_tensor *)self)->requires_grad;
@@ -521,7 +579,12 @@ static PyObject *method_replace(PyObject *self, PyObject *other) {
 static PyObject *method_view_dtype(PyObject *self, PyObject *object) {
     dt_dtype dtype;
     if (dt_py_dtype_from_object(object, &dtype) < 0) return NULL;
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, DT_PY_AN_OPERATION);
+    if (t == NULL) return NULL;
+    if (dt_tensor_is_dist(t)) {
+        PyErr_SetString(PyExc_TypeError, "_view_dtype() takes no tensor on a mesh");
+        return NULL;
+    }
     int64_t shape[DT_RANK_MAX], strides[DT_RANK_MAX], offset = t->offset;
     memcpy(shape, t->shape, sizeof shape);
     memcpy(strides, t->strides, sizeof strides);

@@ -92,10 +92,12 @@ static int add_functions(PyObject *module) {
 
 static int module_exec(PyObject *module) {
     static int (*const parts[])(PyObject *) = {
-        init_state,        dt_py_errors_init,  dt_py_dtype_init,   dt_py_opfunc_init,
-        dt_py_tensor_init, dt_py_ops_init,     dt_py_index_init,   dt_py_buffer_init,
-        dt_py_build_init,  dt_py_interop_init, dt_py_control_init, dt_py_bridge_init,
-        dt_py_wait_init,   dt_py_await_init,   dt_py_future_init,  dt_py_io_init,
+        init_state,        dt_py_site_init,         dt_py_note_init,    dt_py_errors_init,
+        dt_py_dtype_init,  dt_py_opfunc_init,       dt_py_tensor_init,  dt_py_ops_init,
+        dt_py_buffer_init, dt_py_build_init,        dt_py_interop_init, dt_py_control_init,
+        dt_py_bridge_init, dt_py_wait_init,         dt_py_turn_init,    dt_py_limit_init,
+        dt_py_await_init,  dt_py_future_init,       dt_py_profile_init, dt_py_io_init,
+        dt_py_mesh_init,   dt_py_redistribute_init, dt_py_dist_init,    dt_py_assign_init,
         add_functions,     register_exit,
     };
     if (dt_state != NULL) {

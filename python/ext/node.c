@@ -15,6 +15,7 @@
 
 #include "runtime/alloc.h"
 #include "runtime/assert.h"
+#include "runtime/trace.h"
 
 static size_t node_size(size_t count) { return sizeof(dt_node) + count * sizeof(dt_link); }
 
@@ -73,14 +74,29 @@ static dt_node *node_of_grave(dt_grave *grave) {
     return (dt_node *)((char *)grave - offsetof(dt_node, grave));
 }
 
+void dt__node_deliver(dt_node *node) {
+    bool traced = DT_UNLIKELY(dt_trace_is_on()) && node->target != NULL;
+    if (DT_LIKELY(!traced)) {
+        node->deliver(node);
+        return;
+    }
+    dt_py_trace_thread();
+    dt_trace_record r = {
+        .kind = DT_TRACE_DELIVER, .call = node->call, .start_ns = dt_trace_now_ns()};
+    node->deliver(node);
+    r.end_ns = dt_trace_now_ns();
+    dt_trace_append(&r);
+}
+
 static void deliver_without_loop(dt_grave *grave) {
     dt_node *node = node_of_grave(grave);
-    node->deliver(node);
+    dt__node_deliver(node);
     dt__node_bury(node);
 }
 
-void dt__node_fire(dt_node *node) {
+void dt__node_fire(dt_node *node, uint32_t call) {
     if (atomic_exchange_explicit(&node->fired, true, memory_order_acq_rel)) return;
+    node->call = call;
     dt__node_retain(node); /* the queue's */
     if (node->bridge != NULL) {
         dt__bridge_push(node->bridge, node);
@@ -101,7 +117,7 @@ static void wake(dt_waiter *waiter) {
     dt_node *node = link->node;
     bool failed = node->count > 1 && has_failed(link->future);
     bool last = atomic_fetch_sub_explicit(&node->left, 1, memory_order_acq_rel) == 1;
-    if (last || failed) dt__node_fire(node);
+    if (last || failed) dt__node_fire(node, dt_future_call(link->future));
     dt__node_release(node);
 }
 
@@ -116,6 +132,7 @@ dt_node *dt__node_new(dt_bridge *bridge, Py_ssize_t count, void (*deliver)(dt_no
     atomic_init(&node->left, 0);
     atomic_init(&node->fired, false);
     node->count = (uint32_t)count;
+    node->call = 0;
     node->next = NULL;
     node->bridge = bridge != NULL ? dt__bridge_retain(bridge) : NULL;
     node->deliver = deliver;

@@ -102,7 +102,9 @@ static PyObject *wrap_outs(const op_function *f, dt_op_call *call, PyObject *inp
 }
 
 static PyObject *run_into(PyObject *handle, dt_op_call *call, bool inplace) {
-    dt_tensor *target = dt_tensor_retain(dt_py_tensor_get(handle));
+    dt_tensor *target = dt_py_tensor_known(handle, DT_PY_AN_OPERATION);
+    if (target == NULL) return NULL;
+    dt_tensor_retain(target);
     call->target = target;
     call->inplace = inplace;
     dt_status status = dt_py_dispatch(call);

@@ -7,12 +7,18 @@
  *
  * I1: the fast path computes the bits that dispatch would: it calls the same tile function.
  * I2: it is taken only when no task writes an input and no outsider can touch it.
+ * I3: while a profile is recorded it is not taken: dispatch does the recording.
  */
 #include "python/ext/core.h"
 
+#include <string.h>
+
+#include "runtime/dist.h"
 #include "runtime/elementwise.h"
 #include "runtime/graveyard.h"
 #include "runtime/infer.h"
+#include "runtime/stats.h"
+#include "runtime/trace.h"
 
 /* ---- the fast path --------------------------------------------------------------------------- */
 
@@ -76,8 +82,8 @@ static inline bool is_simple(const dt_tensor *t) {
 
 /* out = tile(in...) in a fresh tensor shaped as t; NULL when memory is out (dispatch will say so).
  */
-static PyObject *fast_run(const fast_entry *e, const dt_tensor *t, const void *const *in,
-                          const int64_t *step) {
+static inline dt_tensor *fast_compute(const fast_entry *e, const dt_tensor *t,
+                                      const void *const *in, const int64_t *step) {
     static const dt_params no_params;
     dt_tensor *out;
     if (dt_tensor_new((dt_dtype)e->out, t->rank, t->shape, &out) != DT_OK) return NULL;
@@ -87,17 +93,89 @@ static PyObject *fast_run(const fast_entry *e, const dt_tensor *t, const void *c
         return NULL;
     }
     if (t->numel > 0) e->tile(t->numel, dt_tensor_data(out), in, step, &no_params);
-    return dt_py_tensor_wrap(out);
+    dt_counts.fast++;
+    return out;
+}
+
+static PyObject *fast_run(const fast_entry *e, const dt_tensor *t, const void *const *in,
+                          const int64_t *step) {
+    if (DT_UNLIKELY(dt_trace_is_on())) return NULL;
+    dt_tensor *out = fast_compute(e, t, in, step);
+    return out != NULL ? dt_py_tensor_wrap(out) : NULL;
 }
 
 static inline bool is_small(const fast_entry *e, int64_t numel) {
     return (float)numel * e->ns_per_element < (float)DT_INLINE_COST_NS_MAX;
 }
 
+/* ---- the same on a mesh: operands that are placed alike, and whole numbers ------------------ */
+
+/* Nothing is Partial, where not every op passes, and row-major is the result's natural order. */
+static bool is_plainly_placed(const dt_dist *d) {
+    if (!dt_shape_is_contiguous(d->t.rank, d->t.shape, d->t.strides)) return false;
+    for (int m = 0; m < d->mesh->rank; m++)
+        if (dt_placement_is_partial(d->placements[m])) return false;
+    return true;
+}
+
+static bool is_placed_alike(const dt_dist *a, const dt_dist *b) {
+    return a->mesh == b->mesh &&
+           memcmp(a->placements, b->placements, sizeof *a->placements * a->mesh->rank) == 0;
+}
+
+/* Part k of tile(operands); an operand that is NULL is the number. NULL: not for the fast path. */
+static dt_tensor *fast_part(const fast_entry *e, dt_dist *const *operands, int n, int k,
+                            const void *number, const int64_t *step) {
+    const void *in[DT_EW_INPUTS_MAX] = {NULL};
+    const dt_tensor *like = NULL;
+    for (int i = 0; i < n; i++) {
+        in[i] = number;
+        if (operands[i] == NULL) continue;
+        like = operands[i]->parts[k];
+        if (!is_simple(like)) return NULL;
+        in[i] = dt_tensor_data(like);
+    }
+    DT_ASSERT(like != NULL);
+    return fast_compute(e, like, in, step);
+}
+
+/* All parts, one after the other; `like` is one of the operands. */
+static __attribute__((noinline)) PyObject *fast_on_mesh(const fast_entry *e, const dt_dist *like,
+                                                        dt_dist *const *operands, int n,
+                                                        const void *number, const int64_t *step) {
+    enum { PARTS_MAX = 16 };
+    dt_tensor *parts[PARTS_MAX] = {NULL}, *out;
+    int count = like->mesh->size, made = 0;
+    float elements = (float)like->parts[0]->numel * (float)count;
+    if (count > PARTS_MAX || elements * e->ns_per_element >= (float)DT_INLINE_COST_NS_MAX ||
+        !is_plainly_placed(like) || dt_trace_is_on())
+        return NULL;
+    for (; made < count; made++) {
+        parts[made] = fast_part(e, operands, n, made, number, step);
+        if (parts[made] == NULL) break;
+    }
+    if (made == count && dt_dist_new((dt_dtype)e->out, like->t.rank, like->t.shape, NULL, 0,
+                                     like->mesh, like->placements, parts, &out) == DT_OK)
+        return dt_py_tensor_wrap(out);
+    while (made > 0) dt_tensor_release(parts[--made]);
+    return NULL;
+}
+
+static PyObject *fast_binary_on_mesh(const fast_entry *e, const dt_tensor *a, const dt_tensor *b) {
+    static const int64_t step[DT_EW_INPUTS_MAX] = {1, 1};
+    dt_dist *operands[2] = {dt_dist_of(a), dt_dist_of(b)};
+    if (!dt_tensor_is_dist(b) || !is_placed_alike(operands[0], operands[1])) return NULL;
+    return fast_on_mesh(e, operands[0], operands, 2, NULL, step);
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
 /* NULL without an exception: not for the fast path. */
 static inline PyObject *fast_binary(dt_op_id id, const dt_tensor *a, const dt_tensor *b) {
     if (a->dtype != b->dtype || !dt_tensor_same_shape(a, b)) return NULL;
     const fast_entry *e = fast_lookup(id, (dt_dtype)a->dtype);
+    if (DT_UNLIKELY(dt_tensor_is_dist(a)))
+        return e->tile != NULL ? fast_binary_on_mesh(e, a, b) : NULL;
     if (e->tile == NULL || !is_small(e, a->numel) || !is_simple(a) || !is_simple(b)) return NULL;
     const void *in[DT_EW_INPUTS_MAX] = {dt_tensor_data(a), dt_tensor_data(b)};
     static const int64_t step[DT_EW_INPUTS_MAX] = {1, 1};
@@ -109,12 +187,17 @@ static inline PyObject *fast_scalar(dt_op_id id, const dt_tensor *t, dt_scalar s
     if (s.category > dt_dtype_category((dt_dtype)t->dtype) || s.category == DT_CAT_BOOL)
         return NULL;
     const fast_entry *e = fast_lookup(id, (dt_dtype)t->dtype);
-    if (e->tile == NULL || !is_small(e, t->numel) || !is_simple(t)) return NULL;
+    bool on_mesh = dt_tensor_is_dist(t);
+    if (e->tile == NULL || !is_small(e, t->numel) || !(on_mesh || is_simple(t))) return NULL;
     if (t->dtype == DT_I32 && s.i != (int32_t)s.i) return NULL;
     double number; /* room and alignment for any element */
     dt_scalar_store(s, (dt_dtype)t->dtype, &number);
-    const void *in[DT_EW_INPUTS_MAX] = {dt_tensor_data(t), &number};
     static const int64_t steps[2][DT_EW_INPUTS_MAX] = {{1, 0}, {0, 1}};
+    if (DT_UNLIKELY(on_mesh)) {
+        dt_dist *operands[2] = {swapped ? NULL : dt_dist_of(t), swapped ? dt_dist_of(t) : NULL};
+        return fast_on_mesh(e, dt_dist_of(t), operands, 2, &number, steps[swapped]);
+    }
+    const void *in[DT_EW_INPUTS_MAX] = {dt_tensor_data(t), &number};
     if (swapped) {
         in[1] = in[0];
         in[0] = &number;
@@ -123,10 +206,14 @@ static inline PyObject *fast_scalar(dt_op_id id, const dt_tensor *t, dt_scalar s
 }
 
 static inline PyObject *fast_unary(dt_op_id id, const dt_tensor *t) {
+    static const int64_t step[DT_EW_INPUTS_MAX] = {1};
     const fast_entry *e = fast_lookup(id, (dt_dtype)t->dtype);
+    if (DT_UNLIKELY(dt_tensor_is_dist(t)) && e->tile != NULL) {
+        dt_dist *d = dt_dist_of(t);
+        return fast_on_mesh(e, d, &d, 1, NULL, step);
+    }
     if (e->tile == NULL || !is_small(e, t->numel) || !is_simple(t)) return NULL;
     const void *in[DT_EW_INPUTS_MAX] = {dt_tensor_data(t)};
-    static const int64_t step[DT_EW_INPUTS_MAX] = {1};
     return fast_run(e, t, in, step);
 }
 
@@ -135,8 +222,10 @@ static inline PyObject *fast_unary(dt_op_id id, const dt_tensor *t) {
 /* An operand: 1 set, 0 of another type, -1 error. Tensors are retained. */
 static int set_operand(PyObject *object, dt_arg *a) {
     if (dt_py_tensor_check(object)) {
+        dt_tensor *t = dt_py_tensor_known(object, DT_PY_AN_OPERATION);
+        if (t == NULL) return -1;
         a->kind = DT_ARG_TENSOR;
-        a->t = dt_tensor_retain(dt_py_tensor_get(object));
+        a->t = dt_tensor_retain(t);
         return 1;
     }
     a->kind = DT_ARG_SCALAR;
@@ -255,8 +344,8 @@ PyObject *dt_py_unary(dt_op_id id, PyObject *a) {
     dt_graveyard_drain();
     dt_op_call call;
     fill_defaults(&call, id, 1);
-    (void)set_operand(a, &call.args[0]);
-    result = dt_py_dispatch_one(&call);
+    call.args[0].kind = DT_ARG_NONE;
+    if (set_operand(a, &call.args[0]) > 0) result = dt_py_dispatch_one(&call);
     release_operands(&call, 1);
     return result;
 }

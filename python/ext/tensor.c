@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
+#include "runtime/dist.h"
 #include "runtime/graveyard.h"
 
 #define FREE_MAX 128
@@ -70,7 +71,7 @@ PyObject *dt_py_tensor_wrap_view(PyObject *self, dt_tensor *t) {
 void dt_py_tensor_replace(PyObject *self, dt_tensor *t) {
     dt_tensor *old = ((dt_py_tensor *)self)->t;
     ((dt_py_tensor *)self)->t = t;
-    dt_tensor_release(old);
+    dt_tensor_drop_handle(old);
 }
 
 static int tensor_traverse(PyObject *object, visitproc visit, void *arg) {
@@ -100,7 +101,7 @@ static void tensor_dealloc(PyObject *object) {
     if (self->base != NULL || self->dict != NULL || self->grad != NULL || self->grad_fn != NULL)
         (void)tensor_clear(object);
     if (DT_LIKELY(self->t != NULL)) {
-        dt_tensor_release(self->t);
+        dt_tensor_drop_handle(self->t);
         self->t = NULL;
     }
     if (DT_LIKELY(type == dt_state->tensor_type && free_count < FREE_MAX))
@@ -169,26 +170,71 @@ static dt_tensor *new_of_data(PyObject *data) {
     return dt_py_tensor_from_data(data, dt_default_dtype(), dt_default_dtype());
 }
 
+static bool is_size(PyObject *args) {
+    if (PyTuple_GET_SIZE(args) != 1) return true;
+    PyObject *first = PyTuple_GET_ITEM(args, 0);
+    return (PyLong_Check(first) && !PyBool_Check(first)) || Py_TYPE(first) == dt_state->size_type ||
+           strcmp(Py_TYPE(first)->tp_name, "torch.Size") == 0;
+}
+
+static dt_tensor *new_plain(PyObject *args) {
+    return is_size(args) ? new_of_size(args) : new_of_data(PyTuple_GET_ITEM(args, 0));
+}
+
+/* What the keywords, or the default mesh, make of it. 0: nothing, *out is NULL. */
+static int new_placed(PyObject *args, PyObject *kwargs, dt_tensor **out) {
+    *out = NULL;
+    PyObject *given = PyTuple_Pack(2, args, kwargs != NULL ? kwargs : Py_None);
+    PyObject *made = given != NULL ? dt_py_call_helper("_dist", "construct", given) : NULL;
+    Py_XDECREF(given);
+    if (made == NULL) return -1;
+    if (made != Py_None) *out = dt_tensor_retain(dt_py_tensor_get(made));
+    Py_DECREF(made);
+    return 0;
+}
+
+static bool default_mesh_is_set; /* somebody once set one: it is worth a look */
+
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     dt_graveyard_drain();
-    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) != 0) {
-        PyObject *device = PyDict_GetItemString(kwargs, "device");
-        if (device == NULL || PyDict_GET_SIZE(kwargs) != 1) {
-            PyErr_SetString(PyExc_TypeError, "Tensor() takes no keyword argument but 'device'");
-            return NULL;
-        }
-        PyObject *checked = dt_py_call_helper("_torch", "check_device", device);
-        if (checked == NULL) return NULL;
-        Py_DECREF(checked);
-    }
-    Py_ssize_t n = PyTuple_GET_SIZE(args);
-    PyObject *first = n > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
-    bool size = n != 1 || (PyLong_Check(first) && !PyBool_Check(first)) ||
-                Py_TYPE(first) == dt_state->size_type ||
-                strcmp(Py_TYPE(first)->tp_name, "torch.Size") == 0;
-    dt_tensor *t = size ? new_of_size(args) : new_of_data(first);
+    dt_tensor *t = NULL;
+    bool named = kwargs != NULL && PyDict_GET_SIZE(kwargs) != 0;
+    if (DT_UNLIKELY(named || default_mesh_is_set) && new_placed(args, kwargs, &t) < 0) return NULL;
+    if (t == NULL) t = new_plain(args);
     return t != NULL ? dt_py_tensor_wrap_as(type, t) : NULL;
 }
+
+/* is_size(args): whether Tensor(*args) says a size, not data */
+static PyObject *function_is_size(PyObject *module, PyObject *args) {
+    (void)module;
+    if (PyTuple_Check(args)) return PyBool_FromLong(is_size(args));
+    PyErr_SetString(PyExc_TypeError, "is_size() takes a tuple");
+    return NULL;
+}
+
+/* construct_plain(args): Tensor(*args) on no mesh, whatever the default */
+static PyObject *function_construct_plain(PyObject *module, PyObject *args) {
+    (void)module;
+    if (!PyTuple_Check(args)) {
+        PyErr_SetString(PyExc_TypeError, "construct_plain() takes a tuple");
+        return NULL;
+    }
+    dt_tensor *t = new_plain(args);
+    return t != NULL ? dt_py_tensor_wrap(t) : NULL;
+}
+
+static PyObject *function_default_mesh_is_set(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    default_mesh_is_set = true;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"is_size", function_is_size, METH_O, NULL},
+    {"construct_plain", function_construct_plain, METH_O, NULL},
+    {"_default_mesh_is_set", function_default_mesh_is_set, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -200,7 +246,16 @@ static inline bool is_plainly_ready(const dt_tensor *t) {
            atomic_load_explicit(&t->storage->data, memory_order_acquire) != NULL;
 }
 
+static int item_of_whole(dt_tensor *t, const char *what, dt_scalar *out) {
+    dt_tensor *whole = dt_py_tensor_whole(t);
+    if (whole == NULL) return -1;
+    int status = dt_py_tensor_item(whole, what, out);
+    dt_tensor_release(whole);
+    return status;
+}
+
 int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out) {
+    if (DT_UNLIKELY(dt_tensor_is_dist(t)) && t->numel == 1) return item_of_whole(t, what, out);
     if (t->numel != 1) {
         PyErr_Format(PyExc_RuntimeError,
                      "a Tensor with %lld elements cannot be converted to Scalar",
@@ -222,7 +277,8 @@ int dt_py_tensor_item(dt_tensor *t, const char *what, dt_scalar *out) {
 }
 
 static int to_scalar(PyObject *self, const char *what, dt_scalar *out) {
-    dt_tensor *t = dt_py_tensor_get(self);
+    dt_tensor *t = dt_py_tensor_known(self, what);
+    if (t == NULL) return -1;
     if (t->numel != 1) {
         PyErr_SetString(PyExc_ValueError,
                         "only one element tensors can be converted to Python scalars");
@@ -232,8 +288,9 @@ static int to_scalar(PyObject *self, const char *what, dt_scalar *out) {
 }
 
 static int tensor_bool(PyObject *self) {
-    dt_tensor *t = dt_py_tensor_get(self);
+    dt_tensor *t = dt_py_tensor_known(self, "bool(Tensor)");
     dt_scalar s;
+    if (t == NULL) return -1;
     if (t->numel != 1) {
         PyErr_Format(PyExc_RuntimeError, "Boolean value of Tensor with %s is ambiguous",
                      t->numel == 0 ? "no values" : "more than one value");
@@ -257,8 +314,9 @@ static PyObject *tensor_float(PyObject *self) {
 }
 
 static PyObject *tensor_index(PyObject *self) {
-    dt_tensor *t = dt_py_tensor_get(self);
+    dt_tensor *t = dt_py_tensor_known(self, "Tensor.__index__()");
     dt_scalar s;
+    if (t == NULL) return NULL;
     if (t->numel != 1 || dt_dtype_is_float((dt_dtype)t->dtype)) {
         PyErr_SetString(PyExc_TypeError,
                         "only integer tensors of a single element can be converted to an index");
@@ -271,7 +329,8 @@ static PyObject *tensor_index(PyObject *self) {
 /* ---- containers ------------------------------------------------------------------------------ */
 
 static Py_ssize_t tensor_length(PyObject *self) {
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "len(Tensor)");
+    if (t == NULL) return -1;
     if (t->rank == 0) {
         PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
         return -1;
@@ -280,7 +339,8 @@ static Py_ssize_t tensor_length(PyObject *self) {
 }
 
 static PyObject *tensor_item_at(PyObject *self, Py_ssize_t i) {
-    const dt_tensor *t = dt_py_tensor_get(self);
+    const dt_tensor *t = dt_py_tensor_known(self, "Iterating over a Tensor");
+    if (t == NULL) return NULL;
     if (t->rank == 0 || i < 0 || i >= t->shape[0]) {
         PyErr_Format(PyExc_IndexError, "index %zd is out of bounds for dimension 0 with size %lld",
                      i, (long long)(t->rank == 0 ? 0 : t->shape[0]));
@@ -424,7 +484,8 @@ int dt_py_tensor_init(PyObject *module) {
     dt_state->tensor_type->tp_name = "Tensor"; /* as messages of Python's operators say it */
     if (add_op_methods((PyTypeObject *)type) < 0 ||
         add_methods((PyTypeObject *)type, dt_py_interop_methods) < 0 ||
-        add_methods((PyTypeObject *)type, dt_py_dlpack_methods) < 0)
+        add_methods((PyTypeObject *)type, dt_py_dlpack_methods) < 0 ||
+        PyModule_AddFunctions(module, functions) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Tensor", type);
 }

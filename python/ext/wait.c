@@ -10,14 +10,16 @@
  * and raises nothing, so a wait inside that task also ends when the task was asked to cancel since
  * the wait began: with CancelledError, as an await would.
  *
- * A call site is the file, line and instruction of the innermost frame that is not dtorch's own.
- *
  * I1: look() is the only code here that runs between slices, and it holds the GIL while it does.
  */
 #include "python/ext/await.h"
 
-#include <frameobject.h>
 #include <math.h>
+
+#include "python/ext/core.h"
+#include "runtime/assert.h"
+#include "runtime/dist.h"
+#include "runtime/trace.h"
 
 typedef enum policy { ALLOW, WARN, ERROR, POLICY_COUNT } policy;
 
@@ -26,81 +28,20 @@ static policy blocking_policy = WARN;
 static PyObject *warned_sites;   /* a set of call sites */
 static PyObject *blocking_error; /* dtorch.BlockingError */
 
-/* ---- call sites ---------------------------------------------------------------------------- */
-
-typedef struct site {
-    PyObject *file;   /* owned */
-    PyObject *module; /* owned, NULL: unknown */
-    int line;
-    int instruction;
-} site;
-
-static bool is_own_module(PyObject *name) {
-    if (name == NULL || !PyUnicode_Check(name)) return false;
-    const char *text = PyUnicode_AsUTF8(name);
-    if (text == NULL) {
-        PyErr_Clear();
-        return false;
-    }
-    return strncmp(text, "dtorch", 6) == 0 && (text[6] == 0 || text[6] == '.');
-}
-
-static int instruction_of(PyFrameObject *frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-    return PyFrame_GetLasti(frame);
-#else
-    PyObject *value = PyObject_GetAttrString((PyObject *)frame, "f_lasti");
-    long found = value != NULL ? PyLong_AsLong(value) : -1;
-    Py_XDECREF(value);
-    PyErr_Clear();
-    return (int)found;
-#endif
-}
-
-/* The `__name__` in a frame's globals; new reference or NULL, no exception. */
-static PyObject *module_of(PyFrameObject *frame) {
-    PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
-    PyObject *name = NULL;
-    if (globals != NULL && PyDict_Check(globals))
-        name = Py_XNewRef(PyDict_GetItemString(globals, "__name__"));
-    Py_XDECREF(globals);
-    if (PyErr_Occurred()) PyErr_Clear();
-    return name;
-}
-
-/* False when no Python code of a user runs in this thread. */
-static bool find_site(site *out) {
-    PyFrameObject *frame = PyEval_GetFrame();
-    Py_XINCREF(frame);
-    while (frame != NULL) {
-        PyObject *module = module_of(frame);
-        if (!is_own_module(module)) {
-            PyCodeObject *code = PyFrame_GetCode(frame);
-            out->file = Py_NewRef(code->co_filename);
-            out->module = module;
-            out->line = PyFrame_GetLineNumber(frame);
-            out->instruction = instruction_of(frame);
-            Py_DECREF(code);
-            Py_DECREF(frame);
-            return true;
-        }
-        Py_XDECREF(module);
-        PyFrameObject *outer = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = outer;
-    }
-    return false;
-}
-
 /* ---- policy -------------------------------------------------------------------------------- */
+
+/* A call site is known by file, line and instruction: code that is compiled again is no news. */
+static PyObject *site_key(const dt_py_caller *at, int line) {
+    return Py_BuildValue("(Oii)", at->code->co_filename, line, at->offset);
+}
 
 /* 0, or -1: the warning was turned into an exception. */
 static int warn_once(const char *what) {
-    site at;
-    if (!find_site(&at)) return 0;
-    int result = -1;
+    dt_py_caller at;
+    if (!dt_py_caller_find(&at)) return 0;
+    int line = PyCode_Addr2Line(at.code, at.offset), result = -1;
     PyObject *message = NULL;
-    PyObject *key = Py_BuildValue("(Oii)", at.file, at.line, at.instruction);
+    PyObject *key = site_key(&at, line);
     int known = key != NULL ? PySet_Contains(warned_sites, key) : -1;
     if (known != 0) {
         result = known > 0 ? 0 : -1;
@@ -111,14 +52,13 @@ static int warn_once(const char *what) {
         "is: await the tensor first. (Said once for each place; see dtorch.set_blocking_policy.)",
         what);
     if (message == NULL) goto out;
-    result = PyErr_WarnExplicitObject(dt_state->blocking_warning, message, at.file, at.line,
-                                      at.module, NULL);
+    PyObject *module = PyDict_GetItemString(at.globals, "__name__"); /* borrowed, NULL: none */
+    result = PyErr_WarnExplicitObject(dt_state->blocking_warning, message, at.code->co_filename,
+                                      line, module, NULL);
     if (result == 0) result = PySet_Add(warned_sites, key);
 out:
     Py_XDECREF(message);
     Py_XDECREF(key);
-    Py_DECREF(at.file);
-    Py_XDECREF(at.module);
     return result;
 }
 
@@ -190,8 +130,7 @@ static int look(void *context) {
     return w->raised;
 }
 
-/* The current task of the running loop; new reference, NULL: none. No exception. */
-static PyObject *current_task(PyObject *loop) {
+PyObject *dt__current_task(PyObject *loop) {
     PyObject *function = dt__asyncio_get("current_task");
     PyObject *task = function != NULL ? PyObject_CallOneArg(function, loop) : NULL;
     Py_XDECREF(function);
@@ -216,15 +155,29 @@ int dt__wait(dt_future *future, double timeout_s, const char *what, const _Atomi
             Py_DECREF(loop);
             return -1;
         }
-        w.task = current_task(loop);
+        w.task = dt__current_task(loop);
         if (w.task != NULL) w.cancelling = cancel_requests(w.task);
     }
     Py_XDECREF(loop);
     dt_future_retain(future); /* the owner may let go of it while we have no GIL */
+    dt_trace_record r = {.kind = DT_TRACE_WAIT};
+    if (DT_UNLIKELY(dt_trace_is_on())) {
+        dt_py_trace_thread();
+        r.name = dt_py_trace_text(what);
+        r.start_ns = dt_trace_now_ns();
+    }
+    dt_wait_begin(future, timeout_s < 0);
+    dt_sched *sched = timeout_s < 0 ? dt_wait_block_begin() : NULL; /* who helps may be late */
     w.thread = PyEval_SaveThread();
-    dt_status status = dt_future_wait(future, timeout_ns_of(timeout_s), look, &w);
+    dt_status status = dt_wait_block(sched, future, timeout_ns_of(timeout_s), look, &w);
     PyEval_RestoreThread(w.thread);
+    dt_wait_end(future);
     bool complete = dt_future_get_state(future) != DT_FUTURE_PENDING;
+    if (DT_UNLIKELY(r.start_ns != 0)) {
+        r.end_ns = dt_trace_now_ns();
+        if (complete) r.call = dt_future_call(future);
+        dt_trace_append(&r);
+    }
     dt_future_release(future);
     Py_XDECREF(w.task);
     if (w.raised) return -1;
@@ -241,7 +194,16 @@ int dt_py_wait(dt_future *future, double timeout_s, const char *what) {
     return dt__wait(future, timeout_s, what, NULL);
 }
 
+static int wait_for_parts(dt_tensor *t, const char *what) {
+    dt_dist *d = dt_dist_of(t);
+    for (int k = 0; k < d->mesh->size; k++)
+        if (dt_py_tensor_wait(d->parts[k], what) < 0) return -1;
+    if (dt_tensor_is_deferred(t)) dt_dist_settle(t);
+    return 0;
+}
+
 int dt_py_tensor_wait(dt_tensor *t, const char *what) {
+    if (DT_UNLIKELY(dt_tensor_is_dist(t))) return wait_for_parts(t, what);
     dt_future *future = NULL;
     dt_future_state state = dt_tensor_state(t, &future);
     if (state == DT_FUTURE_READY) return 0;
@@ -256,15 +218,32 @@ int dt_py_tensor_wait(dt_tensor *t, const char *what) {
         result = -1;
     }
     dt_future_release(future);
+    /* Not state READY for sure: another thread may have submitted a write meanwhile. */
+    if (result == 0 && dt_tensor_is_deferred(t)) dt_tensor_settle(t);
     return result;
+}
+
+/* The handle may be given another tensor while we wait: what it holds then is looked at. */
+dt_tensor *dt_py_tensor_settled(PyObject *o, const char *what) {
+    for (;;) {
+        dt_tensor *t = dt_py_tensor_get(o);
+        if (!dt_tensor_is_deferred(t)) return t;
+        dt_tensor_retain(t);
+        int status = dt_py_tensor_wait(t, what);
+        bool known = !dt_tensor_is_deferred(t);
+        dt_tensor_release(t);
+        if (status < 0) return NULL;
+        DT_ASSERT(known);
+    }
 }
 
 /* How the core waits in a client's thread when an op touches memory that others can see. */
 static dt_status wait_hook(dt_future *future) {
     if (dt_py_wait(future, -1, "An operation on memory shared with others") != 0)
         return DT_E_PYTHON;
-    const dt_error *error = dt_future_error(future);
-    return error != NULL ? dt_error_restore(error) : DT_OK;
+    if (dt_future_error(future) == NULL) return DT_OK;
+    dt__raise_failure(future);
+    return DT_E_PYTHON;
 }
 
 /* ---- set-up -------------------------------------------------------------------------------- */

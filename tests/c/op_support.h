@@ -232,6 +232,8 @@ static OP_UNUSED dt_status op_run_parts(dt_op_call *c, int parts) {
             if (!c->call.operands[k]) c->call.operands[k] = dt_tensor_retain(c->outs[k]);
         status = call_run_parts(&c->call, parts);
     }
+    for (int k = 0; k < c->nout && status == DT_OK; k++)
+        if (dt_tensor_is_deferred(c->outs[k])) dt_tensor_settle(c->outs[k]);
     if (status != DT_OK)
         dt_op_call_clear(c);
     else

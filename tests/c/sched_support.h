@@ -18,7 +18,21 @@
 #define FAKE_UNUSED __attribute__((unused))
 
 /* params.i of a fake call */
-enum { FAKE_A, FAKE_B, FAKE_C, FAKE_BUSY_NS, FAKE_FAIL, FAKE_PARTS, FAKE_COST_NS, FAKE_SCRATCH };
+enum {
+    FAKE_A,
+    FAKE_B,
+    FAKE_C,
+    FAKE_BUSY_NS,
+    FAKE_FAIL,
+    FAKE_PARTS,
+    FAKE_COST_NS,
+    FAKE_SCRATCH,
+    FAKE_GATE,  /* a fake_gate that the kernel has to pass, or 0 */
+    FAKE_MEET,  /* waits until so many kernels have run at one time, 20 s at most */
+    FAKE_CLASS, /* this and the rest: see fuse_support.h */
+    FAKE_ENDS,
+    FAKE_MARGINAL_NS,
+};
 
 /* Kernels running now, and the most there ever were. */
 static _Atomic(int) fake_running, fake_running_max, fake_started;
@@ -35,11 +49,37 @@ static void fake_busy(int64_t ns) {
     while (ns > 0 && dt_clock_ns() < end) {}
 }
 
+/* Kernels stand before it until the test opens it: the worker is busy as long as it takes. */
+typedef struct fake_gate {
+    _Atomic(uint32_t) entered, open;
+} fake_gate;
+
+static FAKE_UNUSED void fake_gate_pass(fake_gate *gate) {
+    atomic_fetch_add(&gate->entered, 1);
+    dt_futex_wake(&gate->entered, INT32_MAX);
+    while (atomic_load(&gate->open) == 0) dt_futex_wait(&gate->open, 0, -1);
+}
+
+static FAKE_UNUSED void fake_gate_open(fake_gate *gate) {
+    atomic_store(&gate->open, 1);
+    dt_futex_wake(&gate->open, INT32_MAX);
+}
+
+/* Until a kernel stands before it. */
+static FAKE_UNUSED void fake_gate_await(fake_gate *gate) {
+    while (atomic_load(&gate->entered) == 0) dt_futex_wait(&gate->entered, 0, -1);
+}
+
 static void fake_enter(void) {
     atomic_fetch_add(&fake_started, 1);
     int n = atomic_fetch_add(&fake_running, 1) + 1;
     int max = atomic_load(&fake_running_max);
     while (n > max && !atomic_compare_exchange_weak(&fake_running_max, &max, n)) {}
+}
+
+static void fake_meet(int64_t count) {
+    int64_t end_ns = dt_clock_ns() + 20000000000;
+    while (atomic_load(&fake_running_max) < count && dt_clock_ns() < end_ns) fake_busy(1000000);
 }
 
 static int64_t *fake_at(const dt_tensor *t, int64_t i) {
@@ -49,6 +89,8 @@ static int64_t *fake_at(const dt_tensor *t, int64_t i) {
 static dt_status fake_run(const dt_call *call, const dt_part *part) {
     const int64_t *p = call->params.i;
     fake_enter();
+    if (p[FAKE_GATE] != 0) fake_gate_pass((fake_gate *)(intptr_t)p[FAKE_GATE]);
+    fake_meet(p[FAKE_MEET]);
     fake_busy(p[FAKE_BUSY_NS]);
     dt_status status = DT_OK;
     if (p[FAKE_FAIL] != 0 && part->index == part->count / 2)

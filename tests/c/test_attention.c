@@ -296,6 +296,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("attention");
     TCase *tc = tcase_create("attention");
+    tcase_set_tags(tc, "threadless");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, every_type_mask_and_layout, 0, 4);
     tcase_add_loop_test(tc, long_sequences, 0, 4);
@@ -303,6 +304,10 @@ int main(void) {
     tcase_add_loop_test(tc, a_row_without_keys_is_zero, 0, 4);
     tcase_add_loop_test(tc, nan_passes_masks, 0, 4);
     tcase_add_loop_test(tc, infinite_scores, 0, 4);
+    suite_add_tcase(suite, tc);
+
+    tc = tcase_create("threads");
+    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, parts_change_no_bit, 0, 4);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

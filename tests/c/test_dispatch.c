@@ -2,81 +2,7 @@
  *
  * The controller lane is forced by a task that holds a tensor for a while without changing it.
  */
-#include <time.h>
-
-#include "futures/dispatch.h"
-#include "tests/c/op_support.h"
-
-/* ---- ops through dispatch
- * ------------------------------------------------------------------------- */
-
-static void device(void) {
-    dt_device_register_cpu(&dt_cpu_device);
-    dt_storage_set_future_release(dt_future_release);
-}
-
-static dt_status dispatch(dt_tensor **out, dt_tensor *target, bool inplace, dt_op_id id, int nargs,
-                          const dt_arg *args) {
-    dt_op_call c;
-    op_prepare(&c, id, nargs, args);
-    c.target = target;
-    c.inplace = inplace;
-    DT_TRY(dt_dispatch(&c));
-    for (int k = 1; k < c.nout; k++) dt_tensor_release(c.outs[k]);
-    if (out)
-        *out = c.outs[0];
-    else
-        dt_tensor_release(c.outs[0]);
-    return DT_OK;
-}
-#define DO(out, id, ...) dispatch(out, NULL, false, id, ARGS(__VA_ARGS__))
-#define DO_INPLACE(t, id, ...) dispatch(NULL, t, true, id, ARGS(__VA_ARGS__))
-#define DO_OUT(t, id, ...) dispatch(NULL, t, false, id, ARGS(__VA_ARGS__))
-
-static dt_status add_into(dt_tensor *to, dt_tensor *t) {
-    return DO_INPLACE(to, DT_OP_add, arg_tensor(to), arg_tensor(t), arg_integer(1));
-}
-
-static dt_status add_new(dt_tensor **out, dt_tensor *a, dt_tensor *b) {
-    return DO(out, DT_OP_add, arg_tensor(a), arg_tensor(b), arg_integer(1));
-}
-
-static dt_status fill(dt_tensor *t, int64_t value) {
-    return DO_INPLACE(t, DT_OP_fill, arg_tensor(t), arg_integer(value));
-}
-
-/* Waits until t's bytes are there; the error of whoever should have written them. */
-static dt_status await(dt_tensor *t) {
-    dt_future *future;
-    if (dt_tensor_state(t, &future) == DT_FUTURE_PENDING)
-        DT_TRY(dt_future_wait(future, -1, NULL, NULL));
-    dt_future_state state = dt_tensor_state(t, &future);
-    ck_assert_int_ne(state, DT_FUTURE_PENDING);
-    return state == DT_FUTURE_READY ? DT_OK : dt_error_restore(dt_future_error(future));
-}
-
-static dt_status hold_run(const dt_call *call, const dt_part *part) {
-    (void)part;
-    struct timespec ts = {0, (long)call->params.i[0]};
-    nanosleep(&ts, NULL);
-    return call->params.i[1] ? dt_fail((dt_status)call->params.i[1], "held and dropped") : DT_OK;
-}
-static double hold_cost(const dt_call *call) { return (double)call->params.i[0]; }
-static const dt_kernel hold_kernel = {.name = "hold", .run = hold_run, .cost_ns = hold_cost};
-
-/* Keeps t pending for `ns`, then lets it go as it was, or failed with `status`. */
-static dt_status hold(dt_tensor *t, int64_t ns, dt_status status) {
-    dt_task *task;
-    DT_TRY(dt_task_new(DT_TASK_COMPUTE, 1, 0, &task));
-    task->call.kernel = &hold_kernel;
-    task->call.operands[0] = dt_tensor_retain(t);
-    task->call.params.i[0] = ns;
-    task->call.params.i[1] = status;
-    return dt_runtime_submit(task, NULL);
-}
-
-static bool pending(dt_tensor *t) { return dt_tensor_state(t, NULL) == DT_FUTURE_PENDING; }
-#define MS 1000000
+#include "tests/c/dispatch_support.h"
 
 /* ---- lanes
  * ------------------------------------------------------------------------------------------ */
@@ -125,6 +51,49 @@ START_TEST(both_lanes_give_equal_values) {
     }
     dt_tensor_release(x);
     dt_tensor_release(index);
+}
+END_TEST
+
+/* nonzero: of ready inputs its size is known at once, of pending ones when it has run. */
+START_TEST(sizes_come_with_the_value) {
+    device();
+    dt_tensor *x = VECTOR(DT_F32, 0, 2, 0, 3), *places, *copy;
+    for (int lane = 0; lane < 2; lane++) {
+        if (lane == 1) ck_assert_ok(hold(x, 20 * MS, DT_OK));
+        ck_assert_ok(DO(&places, DT_OP_nonzero__new, arg_tensor(x)));
+        ck_assert_int_eq(dt_tensor_is_deferred(places), lane);
+        if (lane == 1) {
+            ck_assert(pending(places) && dt_tensor_is_deferred(places));
+            ck_assert_ok(DO(&copy, DT_OP_clone__deferred, arg_tensor(places)));
+            ck_assert_ok(await(copy));
+            ck_assert(!dt_tensor_is_deferred(copy) && copy->shape[0] == 2);
+            ck_assert_ok(await(places));
+            assert_same_bits(copy, places, "copy");
+            dt_tensor_release(copy);
+        }
+        ck_assert_ok(await(places));
+        ck_assert(!dt_tensor_is_deferred(places) && places->shape[0] == 2);
+        ck_assert(value_at(places, 0) == 1 && value_at(places, 1) == 3);
+        dt_tensor_release(places);
+    }
+    dt_tensor_release(x);
+}
+END_TEST
+
+START_TEST(sizes_of_what_failed_stay_unknown) {
+    device();
+    dt_tensor *x = VECTOR(DT_F32, 0, 2), *places, *dropped, *later;
+    ck_assert_ok(hold(x, 20 * MS, DT_E_VALUE));
+    ck_assert_ok(DO(&places, DT_OP_nonzero__new, arg_tensor(x)));
+    ck_assert_ok(DO(&dropped, DT_OP_nonzero__new, arg_tensor(x)));
+    dt_tensor_release(dropped);
+    ck_assert_int_eq(await(places), DT_E_VALUE);
+    ck_assert(dt_tensor_is_deferred(places));
+    ck_assert_ok(DO(&later, DT_OP_clone__deferred, arg_tensor(places)));
+    ck_assert_int_eq(await(later), DT_E_VALUE);
+    ck_assert(dt_tensor_is_deferred(later));
+    dt_tensor *all[] = {x, places, later};
+    for (int k = 0; k < 3; k++) dt_tensor_release(all[k]);
 }
 END_TEST
 
@@ -597,29 +566,77 @@ static dt_status external(void) {
     return status;
 }
 
-/* The controller frees tasks some time after their end. */
-static void settle(dt_memory_stats before) {
+/* External inputs beside others that are still to come: foreign ones, frozen ones, and storages
+ * that were handed out; small ones are copied, the others waited for. */
+static dt_status external_and_pending(void) {
+    enum { RESULTS = 4 };
+    dt_tensor *r[RESULTS] = {NULL}, *t = NULL, *frozen = NULL, *own = NULL, *slow = NULL;
+    int64_t n = 1000;
+    dt_status status = DT_OK;
+    for (int k = 0; k < 2 && status == DT_OK; k++) {
+        dt_storage *s = dt_storage_new_foreign(outside, sizeof outside, no_release,
+                                               &outside_released, k == 1 ? DT_STORAGE_FROZEN : 0);
+        if (!s) status = dt_fail(DT_E_NO_MEMORY, "storage");
+        STEP(dt_tensor_new_over(s, DT_F32, 1, &n, (int64_t[]){1}, 0, k == 1 ? &frozen : &t));
+        if (s && status != DT_OK) dt_storage_release(s);
+    }
+    STEP(dt_tensor_new(DT_F32, 1, &n, &own));
+    STEP(fill(own, 2));
+    STEP(await(own));
+    STEP(dt_tensor_new(DT_F32, 1, &n, &slow));
+    STEP(fill(slow, 1));
+    STEP(hold(slow, 100000, DT_OK));
+    STEP(add_new(&r[0], t, slow));
+    STEP(add_new(&r[1], frozen, slow));
+    if (own) atomic_fetch_add(&own->storage->exports, 1);
+    STEP(DO(&r[2], DT_OP_cumsum, arg_tensor(own), arg_int(0), arg_dtype(DT_F64)));
+    STEP(add_new(&r[3], own, slow));
+    STEP(add_into(own, slow));
+    STEP(await(own));
+    if (own) atomic_fetch_sub(&own->storage->exports, 1);
+    for (int k = 0; k < RESULTS; k++) {
+        if (!r[k]) continue;
+        dt_status late = await(r[k]);
+        if (status == DT_OK) status = late;
+        dt_tensor_release(r[k]);
+    }
+    if (slow) (void)!await(slow);
+    dt_tensor *all[] = {t, frozen, own, slow};
+    for (int k = 0; k < 4; k++)
+        if (all[k]) dt_tensor_release(all[k]);
+    dt_graveyard_drain();
+    return status;
+}
+
+/* The controller frees tasks some time after their end, and a thread that starts late what it was
+ * started with: less than before is what counts from then on. */
+static void settle(dt_memory_stats *before) {
     for (int k = 0; k < 3000; k++) {
         dt_memory_stats now = test_memory();
-        if (now.objects == before.objects && now.live_bytes == before.live_bytes) return;
+        if (now.objects <= before->objects && now.live_bytes <= before->live_bytes) {
+            *before = now;
+            return;
+        }
         nanosleep(&(struct timespec){0, MS / 5}, NULL);
         dt_graveyard_drain();
     }
-    test_assert_no_leak(before);
+    test_assert_no_leak(*before);
 }
 
 static void every_allocation_fails(dt_status (*scenario)(void)) {
     ck_assert_ok(scenario()); /* starts the runtime */
-    dt_memory_stats before;
-    do { /* until the first run's tasks are gone */
-        before = test_memory();
+    dt_memory_stats before = test_memory();
+    for (int calm = 0; calm < 20; calm++) { /* until the first run's tasks are gone */
         nanosleep(&(struct timespec){0, 5 * MS}, NULL);
-    } while (before.objects != test_memory().objects);
+        dt_memory_stats now = test_memory();
+        if (now.objects != before.objects || now.live_bytes != before.live_bytes) calm = 0;
+        before = now;
+    }
     for (int n = 1, calm = 0; calm < 3; n++) {
         ck_assert_int_lt(n, 2000);
         dt_alloc_fail_at(n, false);
         dt_status status = scenario();
-        settle(before);
+        settle(&before);
         int64_t counted = dt_alloc_fail_at(0, false);
         ck_assert_msg(status == DT_OK || status == DT_E_NO_MEMORY, "allocation %d: %s", n,
                       dt_status_name(status));
@@ -639,9 +656,16 @@ START_TEST(no_memory_for_external_ops) {
 }
 END_TEST
 
+START_TEST(no_memory_for_external_ops_that_wait) {
+    device();
+    every_allocation_fails(external_and_pending);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("dispatch");
     TEST_CASE(suite, "lanes", ready_and_cheap_runs_here, both_lanes_give_equal_values,
+              sizes_come_with_the_value, sizes_of_what_failed_stay_unknown,
               a_view_of_a_pending_tensor_is_pending, random_programs_run_in_order);
     TEST_CASE(suite, "failures", value_errors_are_late_in_both_lanes, a_failed_storage_stays_failed,
               failures_keep_the_order, a_failed_rule_leaves_nothing);
@@ -650,6 +674,7 @@ int main(void) {
     TEST_CASE(suite, "external", ops_are_done_with_external_memory_when_they_return,
               an_exported_storage_is_external_a_frozen_one_is_not, read_only_memory_is_not_written,
               fences_wait_for_readers_and_writers);
-    TEST_CASE(suite, "memory", no_memory_for_ops, no_memory_for_external_ops);
+    TEST_CASE(suite, "memory", no_memory_for_ops, no_memory_for_external_ops,
+              no_memory_for_external_ops_that_wait);
     return test_run(suite);
 }

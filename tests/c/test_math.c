@@ -302,6 +302,7 @@ END_TEST
 
 typedef void widen_loop(const uint16_t *h, float *z, size_t n);
 typedef void narrow_loop(const float *x, uint16_t *h, size_t n);
+typedef void round_loop(const float *x, float *z, size_t n);
 
 #define WIDEN(name, isa, fn)                                                                       \
     __attribute__((noinline, ISA(isa))) static void name(const uint16_t *restrict h,               \
@@ -312,6 +313,11 @@ typedef void narrow_loop(const float *x, uint16_t *h, size_t n);
     __attribute__((noinline, ISA(isa))) static void name(const float *restrict x,                  \
                                                          uint16_t *restrict h, size_t n) {         \
         for (size_t i = 0; i < n; i++) h[i] = fn(x[i]);                                            \
+    }
+#define ROUND(name, isa, fn)                                                                       \
+    __attribute__((noinline, ISA(isa))) static void name(const float *restrict x,                  \
+                                                         float *restrict z, size_t n) {            \
+        for (size_t i = 0; i < n; i++) z[i] = fn(x[i]);                                            \
     }
 WIDEN(f16_v2, "x86-64-v2", dt_f16_to_f32)
 WIDEN(f16_v3, "x86-64-v3", dt_f16_to_f32)
@@ -325,6 +331,12 @@ NARROW(to_f16_v4, "x86-64-v4", dt_f32_to_f16)
 NARROW(to_bf16_v2, "x86-64-v2", dt_f32_to_bf16)
 NARROW(to_bf16_v3, "x86-64-v3", dt_f32_to_bf16)
 NARROW(to_bf16_v4, "x86-64-v4", dt_f32_to_bf16)
+ROUND(round_f16_v2, "x86-64-v2", dt_round_to_f16)
+ROUND(round_f16_v3, "x86-64-v3", dt_round_to_f16)
+ROUND(round_f16_v4, "x86-64-v4", dt_round_to_f16)
+ROUND(round_bf16_v2, "x86-64-v2", dt_round_to_bf16)
+ROUND(round_bf16_v3, "x86-64-v3", dt_round_to_bf16)
+ROUND(round_bf16_v4, "x86-64-v4", dt_round_to_bf16)
 
 /* The value of a 16-bit float with `digits` bits of fraction and exponent bias `bias`, from its
  * definition. */
@@ -375,11 +387,24 @@ static uint16_t nearest_half(float x, int digits, int bias) {
     return (uint16_t)(sign | (h > top ? top : h));
 }
 
+/* Rounded as a float, x is what its half is as a float. */
+static void check_rounded(const float *x, const float *rounded, const uint16_t *h, size_t n,
+                          int bf16) {
+    for (size_t i = 0; i < n; i++) {
+        float want = bf16 ? dt_bf16_to_f32(h[i]) : dt_f16_to_f32(h[i]);
+        if (bits_of(rounded[i]) != bits_of(want))
+            ck_abort_msg("%a (%08x) is rounded to %08x, not %08x", (double)x[i], bits_of(x[i]),
+                         bits_of(rounded[i]), bits_of(want));
+    }
+}
+
 START_TEST(float_to_half) {
-    static float in[BLOCK + OFFSETS];
+    static float in[BLOCK + OFFSETS], rounded[BLOCK + OFFSETS];
     static uint16_t out[BLOCK + OFFSETS];
     static narrow_loop *const loops[2][ISAS] = {{to_f16_v2, to_f16_v3, to_f16_v4},
                                                 {to_bf16_v2, to_bf16_v3, to_bf16_v4}};
+    static round_loop *const rounds[2][ISAS] = {{round_f16_v2, round_f16_v3, round_f16_v4},
+                                                {round_bf16_v2, round_bf16_v3, round_bf16_v4}};
     int digits = _i ? 7 : 10, bias = _i ? 127 : 15;
     uint64_t next = 0, block = 0;
     while (next < UINT64_C(1) << 32) {
@@ -406,7 +431,11 @@ START_TEST(float_to_half) {
                 if (got != want)
                     ck_abort_msg("%a (%08x) gives %04x, not %04x", (double)x[i], bits_of(x[i]), got,
                                  want);
+                if (isa < 0) h[i] = got;
+                if (isa < 0) rounded[i] = _i ? dt_round_to_bf16(x[i]) : dt_round_to_f16(x[i]);
             }
+            if (isa >= 0) rounds[_i][isa](x, rounded, n);
+            check_rounded(x, rounded, h, n, _i);
         }
         block++;
     }

@@ -472,6 +472,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("matmul");
     TCase *tc = tcase_create("matmul");
+    tcase_set_tags(tc, "threadless");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, every_type_layout_and_size, 0, DTYPES);
     tcase_add_loop_test(tc, larger_than_a_block, 0, DTYPES);
@@ -480,10 +481,14 @@ int main(void) {
     tcase_add_loop_test(tc, strides_of_zero_inside_a_matrix, 0, DTYPES);
     tcase_add_loop_test(tc, inf_times_zero_is_nan, 0, 2);
     tcase_add_loop_test(tc, a_row_has_the_same_bits_among_others, 0, 2);
-    tcase_add_loop_test(tc, parts_change_no_bit, 0, DTYPES);
     tcase_add_test(tc, packing_changes_no_bit);
-    tcase_add_test(tc, large_products);
     tcase_add_test(tc, costs_and_parts_are_sane);
+    suite_add_tcase(suite, tc);
+
+    tc = tcase_create("threads");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, parts_change_no_bit, 0, DTYPES);
+    tcase_add_test(tc, large_products);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -57,6 +57,33 @@ START_TEST(large_ones_take_memory_when_asked) {
 }
 END_TEST
 
+START_TEST(deferred_ones_take_memory_when_their_size_is_known) {
+    dt_memory_stats before = test_memory();
+    const size_t sizes[] = {0, 8, 5000};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        dt_storage *s = dt_storage_new_deferred();
+        ck_assert_ptr_null(atomic_load(&s->data));
+        ck_assert_uint_eq(s->bytes, 0);
+        ck_assert_ok(dt_storage_materialize(s)); /* left to the writer */
+        ck_assert_ptr_null(atomic_load(&s->data));
+        ck_assert_ok(dt_storage_produce(s, (int64_t)sizes[k] / 4, sizes[k]));
+        char *data = atomic_load(&s->data);
+        ck_assert_ptr_nonnull(data);
+        memset(data, 0xff, sizes[k]);
+        ck_assert_uint_eq(s->bytes, sizes[k]);
+        ck_assert_int_eq(s->count, (int64_t)sizes[k] / 4);
+        ck_assert_ok(dt_storage_produce(s, (int64_t)sizes[k] / 4, sizes[k])); /* run again */
+        ck_assert_ptr_eq(atomic_load(&s->data), data);
+        ck_assert_ok(dt_storage_materialize(s)); /* a later writer */
+        ck_assert_ptr_eq(atomic_load(&s->data), data);
+        dt_storage_release(s);
+        test_assert_no_leak(before);
+    }
+    dt_storage_release(dt_storage_new_deferred()); /* its writer failed */
+    test_assert_no_leak(before);
+}
+END_TEST
+
 START_TEST(memory_that_cannot_be_had) {
     dt_memory_stats before = test_memory();
     dt_storage *s = dt_storage_new((size_t)1 << 60);
@@ -293,9 +320,9 @@ static void reset(void) {
 int main(void) {
     Suite *suite = suite_create("storage");
     TEST_CASE(suite, "memory", small_ones_have_their_bytes_at_once,
-              large_ones_take_memory_when_asked, memory_that_cannot_be_had, memory_beyond_the_limit,
-              materialize_again_after_a_failure, every_allocation_fails,
-              the_last_of_many_threads_frees);
+              large_ones_take_memory_when_asked, deferred_ones_take_memory_when_their_size_is_known,
+              memory_that_cannot_be_had, memory_beyond_the_limit, materialize_again_after_a_failure,
+              every_allocation_fails, the_last_of_many_threads_frees);
     TCase *tcase = tcase_create("foreign");
     tcase_add_checked_fixture(tcase, reset, NULL);
     tcase_add_test(tcase, foreign_memory_is_released_from_the_graveyard);

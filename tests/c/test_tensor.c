@@ -29,7 +29,7 @@ START_TEST(new_is_contiguous) {
         ck_assert_int_eq(t->rank, 3);
         ck_assert_int_eq(t->numel, 6);
         ck_assert_int_eq(t->offset, 0);
-        ck_assert(t->contiguous && !t->wrapped);
+        ck_assert(t->contiguous && t->flags == 0);
         ck_assert_uint_eq(atomic_load(&t->refs), 1);
         ck_assert_uint_eq(atomic_load(&t->storage->refs), 1);
         ck_assert_uint_eq(t->storage->bytes, 6 * dt_dtype_size((dt_dtype)dtype));
@@ -180,14 +180,14 @@ START_TEST(scalars) {
     dt_tensor *t = NULL;
     dt_scalar value = {.category = DT_CAT_FLOAT, .f = 2.5};
     ck_assert_ok(dt_tensor_new_scalar(value, DT_BF16, true, &t));
-    ck_assert(t->wrapped && t->contiguous);
+    ck_assert((t->flags & DT_TENSOR_WRAPPED) && t->contiguous);
     ck_assert_int_eq(t->rank, 0);
     ck_assert_int_eq(t->numel, 1);
     ck_assert_double_eq(dt_scalar_load(DT_BF16, dt_tensor_data(t)).f, 2.5);
     dt_tensor_release(t);
     value = (dt_scalar){.category = DT_CAT_INT, .i = -3};
     ck_assert_ok(dt_tensor_new_scalar(value, DT_I64, false, &t));
-    ck_assert(!t->wrapped);
+    ck_assert(t->flags == 0);
     ck_assert_int_eq(*(int64_t *)dt_tensor_data(t), -3);
     dt_tensor_release(t);
     test_assert_no_leak(before);
@@ -269,6 +269,66 @@ START_TEST(partial_overlap_of_dtypes_and_storages) {
 }
 END_TEST
 
+/* ---- deferred -------------------------------------------------------------------------------- */
+
+START_TEST(deferred_until_settled) {
+    dt_memory_stats before = test_memory();
+    const struct {
+        int rank;
+        int64_t shape[3], size;
+        bool columns;
+        int64_t strides[3];
+    } cases[] = {
+        {1, {-1}, 7, false, {1}},
+        {2, {3, -1}, 4, false, {4, 1}},
+        {3, {2, -1, 5}, 3, false, {15, 5, 1}},
+        {2, {-1, 3}, 4, true, {1, 4}},
+        {2, {-1, 3}, 0, true, {1, 0}},
+        {2, {-1, 0}, 2, true, {1, 2}},
+        {3, {2, -1, 3}, 4, true, {12, 1, 4}},
+        {2, {-1, 3}, 0, false, {3, 1}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        dt_tensor *t;
+        int64_t numel = 1;
+        ck_assert_ok(
+            dt_tensor_new_deferred(DT_I16, cases[k].rank, cases[k].shape, cases[k].columns, &t));
+        ck_assert(dt_tensor_is_deferred(t) && !t->contiguous && t->numel == 0);
+        ck_assert_ok(dt_tensor_produce(t, cases[k].size));
+        ck_assert(dt_tensor_is_deferred(t)); /* the kernel leaves metadata alone */
+        dt_tensor_settle(t);
+        ck_assert(t->flags == 0 && t->rank == cases[k].rank && t->dtype == DT_I16);
+        for (int d = 0; d < t->rank; d++) {
+            int64_t size = cases[k].shape[d] == -1 ? cases[k].size : cases[k].shape[d];
+            ck_assert_int_eq(t->shape[d], size);
+            ck_assert_int_eq(t->strides[d], cases[k].strides[d]);
+            numel *= size;
+        }
+        ck_assert_int_eq(t->numel, numel);
+        ck_assert_uint_eq(t->storage->bytes, (size_t)numel * 2);
+        ck_assert_int_eq(t->contiguous, dt_shape_is_contiguous(t->rank, t->shape, t->strides));
+        memset(dt_tensor_data(t), 0xff, t->storage->bytes);
+        dt_tensor_release(t);
+        test_assert_no_leak(before);
+    }
+}
+END_TEST
+
+START_TEST(deferred_sizes_that_cannot_be) {
+    dt_tensor *t;
+    ck_assert_ok(dt_tensor_new_deferred(DT_F64, 2, DIMS(-1, INT64_MAX / 4), false, &t));
+    ck_assert_int_eq(dt_tensor_produce(t, 8), DT_E_RUNTIME);
+    dt_tensor_release(t);
+    ck_assert_ok(dt_tensor_new_deferred(DT_F64, 1, DIMS(-1), false, &t));
+    dt_alloc_fail_at(1, true);
+    dt_status status = dt_tensor_produce(t, 1000000);
+    dt_alloc_fail_at(0, false);
+    ck_assert_int_eq(status, DT_E_NO_MEMORY);
+    ck_assert(dt_tensor_is_deferred(t));
+    dt_tensor_release(t);
+}
+END_TEST
+
 /* ---- threads and failures -------------------------------------------------------------------- */
 
 static void *release_elsewhere(void *context) {
@@ -296,6 +356,7 @@ END_TEST
 
 static dt_status make_all_kinds(void) {
     dt_tensor *small = NULL, *large = NULL, *view = NULL, *strided = NULL, *scalar = NULL;
+    dt_tensor *deferred = NULL;
     dt_scalar one = {.category = DT_CAT_INT, .i = 1};
     dt_status status = dt_tensor_new(DT_F32, 1, DIMS(4), &small);
     if (status == DT_OK) status = dt_tensor_new(DT_F32, 1, DIMS(4000), &large);
@@ -304,7 +365,9 @@ static dt_status make_all_kinds(void) {
         status = dt_tensor_new_strided(DT_F32, 2, DIMS(2, 3), DIMS(1, 2), &strided);
     if (status == DT_OK) status = dt_tensor_new_scalar(one, DT_I64, true, &scalar);
     if (status == DT_OK) status = dt_storage_materialize(view->storage);
-    dt_tensor *all[] = {small, large, view, strided, scalar};
+    if (status == DT_OK) status = dt_tensor_new_deferred(DT_I64, 1, DIMS(-1), false, &deferred);
+    if (status == DT_OK) status = dt_tensor_produce(deferred, 50);
+    dt_tensor *all[] = {small, large, view, strided, scalar, deferred};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         if (all[k] != NULL) dt_tensor_release(all[k]);
     return status;
@@ -321,6 +384,7 @@ int main(void) {
               over_takes_the_storage, scalars, same_shape);
     TEST_CASE(suite, "views", views_outlive_their_base, views_of_other_kinds);
     TEST_CASE(suite, "overlap", partial_overlap, partial_overlap_of_dtypes_and_storages);
+    TEST_CASE(suite, "deferred", deferred_until_settled, deferred_sizes_that_cannot_be);
     TEST_CASE(suite, "life", released_by_another_thread, every_allocation_fails);
     return test_run(suite);
 }

@@ -5,6 +5,7 @@
   with a module-level ``import torch`` is left out there as a whole, and the summary says so.
 - ``@pytest.mark.timeout(seconds)``: another limit than TEST_SECONDS_MAX.
 - ``run(main())``: runs a coroutine on a fresh event loop; the test is run on asyncio and uvloop.
+- ``simulated``: eight devices of each type are simulated; see dtorch.distributed_spec.
 - ``loop_factory``: the same as a factory of loops, for tests that need several.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import gc
 import importlib.util
 import re
 import signal
@@ -64,6 +66,25 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     names = config.stash[_left_out]
     if names:
         terminalreporter.write_line(f"left out ({NO_TORCH}): {', '.join(sorted(names))}")
+
+
+# --- garbage -----------------------------------------------------------------------------------
+
+
+def pytest_collection_finish() -> None:
+    """Many tests collect garbage, some at every step: not among all that torch and pytest made."""
+    gc.collect()
+    gc.freeze()
+
+
+# --- devices -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight devices of each type; the environment is looked at whenever a mesh is made."""
+    monkeypatch.setenv("DTORCH_DTENSOR_IN_SAME_DEVICE", "1")
+    monkeypatch.delenv("DTORCH_NUM_GPU_WHEN_ENABLE_DTENSOR_IN_SAME_DEVICE", raising=False)
 
 
 # --- time limit --------------------------------------------------------------------------------

@@ -39,12 +39,6 @@ def close(got: Any, want: Any, tolerance: float = 1e-5) -> None:
 # ---- import -------------------------------------------------------------------------------------
 
 
-def test_import_is_light() -> None:
-    code = "import dtorch, sys; print('torch' in sys.modules, 'numpy' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["False", "False"]
-
-
 def test_ordinary_work_does_not_import_torch() -> None:
     code = (
         "import dtorch, sys\n"
@@ -57,17 +51,12 @@ def test_ordinary_work_does_not_import_torch() -> None:
     assert out.stdout.splitlines()[-1] == "False"
 
 
-def test_import_time() -> None:
-    code = (
-        "import time; start = time.process_time(); import dtorch; "
-        "print(time.process_time() - start)"
-    )
-    best = min(
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                             check=True).stdout)
-        for _ in range(3)
-    )  # fmt: skip
-    assert best < 0.2
+def test_import_is_light() -> None:
+    """What takes long to import waits until it is needed; bench/run.py measures the time."""
+    code = "import sys, dtorch; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"torch", "numpy", "jax", "pytest", "multiprocessing", "unittest", "pydoc"}
+    assert not heavy & set(out.stdout.split())
 
 
 # ---- creation ------------------------------------------------------------------------------------

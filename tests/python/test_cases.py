@@ -8,11 +8,128 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 
 import dtorch
 import pytest
+from dtorch import _C
+from dtorch.distributed_spec import DeviceMesh, Partial, Replicate, Shard, init_device_mesh
 
 pytestmark = pytest.mark.notorch
+
+
+@pytest.fixture
+def four(simulated: None) -> DeviceMesh:
+    """Four simulated devices in a row."""
+    return init_device_mesh("cpu", 4)
+
+
+def rows(t: dtorch.Tensor) -> list[int]:
+    """How many rows each of four devices holds."""
+    return [t.to_local(k).shape[0] for k in range(4)]
+
+
+def test_case_1_uneven_round_trip(four: DeviceMesh) -> None:
+    whole = dtorch.arange(50.0).view(5, 10)
+    x = dtorch.Tensor(whole, device_mesh=four, placements=[Shard(0)])
+    assert rows(x) == [2, 2, 1, 0]
+    assert x.shape == x.full_tensor().shape == (5, 10)
+    assert x.full_tensor().tolist() == whole.tolist()
+    back = x.redistribute(placements=[Replicate()]).redistribute(placements=[Shard(0)])
+    assert rows(back) == [2, 2, 1, 0]
+    assert back.tolist() == whole.tolist()
+
+
+def test_case_2_parts_of_other_sizes(four: DeviceMesh) -> None:
+    parts = [dtorch.full((n, 2), float(k)) for k, n in enumerate((3, 3, 3, 1))]
+    x = dtorch.Tensor.from_local(parts, four, [Shard(0)])
+    assert x.shape == (10, 2)
+    assert x.tolist() == [[k, k] for k in (0, 0, 0, 1, 1, 1, 2, 2, 2, 3)]
+    wide = [dtorch.full((2, n), float(k)) for k, n in enumerate((2, 3, 4, 5))]
+    y = dtorch.Tensor.from_local(wide, four, [Shard(1)])
+    assert y.shape == (2, 14)
+    row = [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3]
+    assert y.tolist() == [row, row]
+    assert y.full_tensor().tolist() == [row, row]
+
+
+def test_case_3_partial_and_a_number(four: DeviceMesh) -> None:
+    total = dtorch.arange(10.0, device_mesh=four, placements=[Shard(0)]).sum()
+    assert total.placements == [Partial("sum")]
+    assert (total + 10).item() == 55
+    assert (10 + total).item() == 55
+    assert (total - 5).item() == 40
+    assert (5 - total).item() == -40
+    assert Partial("sum") != Partial("avg")
+    assert (-5 * total).item() == -225
+    assert (2 * total).item() == 90
+    assert total.item() == 45
+
+
+def test_case_4_a_view_that_is_no_chunk_layout(four: DeviceMesh) -> None:
+    whole = dtorch.arange(6 * 256.0).view(6, 256)
+    x = dtorch.Tensor(whole, device_mesh=four, placements=[Shard(0)])
+    with pytest.raises(dtorch.PlacementError, match="view"):
+        x.view(-1)
+    flat = x.redistribute(placements=[Replicate()]).view(-1)
+    assert flat.shape == (6 * 256,)
+    assert flat.tolist() == whole.view(-1).tolist()
+
+
+def test_case_5_from_a_sum_to_a_mean(four: DeviceMesh) -> None:
+    two = DeviceMesh("cpu", [0, 1])
+    parts = [dtorch.full((3,), 1.0), dtorch.full((3,), 3.0)]
+    x = dtorch.Tensor.from_local(parts, two, [Partial("sum")])
+    assert x.tolist() == [4.0] * 3
+    try:
+        mean = x.redistribute(placements=[Partial("avg")])
+    except (dtorch.PlacementError, ValueError, NotImplementedError):
+        return
+    assert mean.placements == [Partial("avg")]
+    assert mean.tolist() == [4.0] * 3
+
+
+@pytest.mark.parametrize("op", ["sum", "product"])
+def test_case_5_parts_are_not_cast_one_by_one(four: DeviceMesh, op: str) -> None:
+    """Half and half are one, but neither is one as an integer."""
+    two = DeviceMesh("cpu", [0, 1])
+    x = dtorch.Tensor.from_local([dtorch.full((3,), 0.5)] * 2, two, [Partial(op)])
+    y = dtorch.zeros(3, dtype="int64", device_mesh=two, placements=[Partial(op)])
+    with pytest.raises(dtorch.PlacementError):
+        y.copy_(x)
+    with pytest.raises(dtorch.PlacementError):
+        y[:] = x
+    y.copy_(x.redistribute(placements=[Replicate()]))
+    assert y.tolist() == [int(v) for v in x.tolist()]
+
+
+def test_case_3_a_bool_beside_a_partial_of_bools(four: DeviceMesh) -> None:
+    two = DeviceMesh("cpu", [0, 1])
+    parts = [dtorch.tensor([True, False, False]), dtorch.tensor([False, False, True])]
+    x = dtorch.Tensor.from_local(parts, two, [Partial("sum")]) + False
+    assert [x.to_local(k).dtype for k in range(2)] == [x.dtype] * 2
+    assert x.tolist() == [True, False, True]
+
+
+def test_case_6_an_empty_part_is_no_error(four: DeviceMesh) -> None:
+    x = dtorch.ones(3, 3, device_mesh=four, placements=[Shard(1)])
+    assert x.max().item() == 1
+    assert x.amax().item() == 1
+    assert x.min().item() == 1
+    assert x.sum().item() == 9
+
+
+def test_case_7_use_right_after_a_late_redistribute(four: DeviceMesh) -> None:
+    whole = dtorch.arange(8.0)
+    x = dtorch.Tensor(whole, device_mesh=four, placements=[Shard(0)])
+    for k in range(4):
+        _C._hold(x.to_local(k), 0.2)
+    begun = time.monotonic()
+    y = x.redistribute(placements=[Replicate()])
+    z = y.to_local() + 1
+    asked = time.monotonic() - begun
+    assert z.tolist() == [float(k + 1) for k in range(8)]
+    assert asked < time.monotonic() - begun  # the value was waited for, the calls were not
 
 
 @pytest.mark.parametrize("n", [5, 1_000, 3_000_000])

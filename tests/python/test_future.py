@@ -226,6 +226,248 @@ def test_cancel_while_another_thread_blocks() -> None:
     assert time.monotonic() - start < 1
 
 
+def test_cancel_message(run: Run) -> None:
+    """As asyncio.Future: CancelledError(msg), without arguments where there was no message."""
+
+    async def main() -> None:
+        for args, kwargs, wanted in (
+            ((), {}, ()),
+            ((None,), {}, ()),
+            (("why",), {}, ("why",)),
+            ((), {"msg": 3}, (3,)),
+            (((1, 2),), {}, ((1, 2),)),
+        ):
+            future = held(0.5).to_torch_async()
+            waiting = asyncio.ensure_future(future)
+            await asyncio.sleep(0)
+            assert future.cancel(*args, **kwargs) is True
+            assert future.cancel("too late") is False
+            errors: list[BaseException] = []
+            for ask in (future.result, future.exception, future.get):
+                with pytest.raises(asyncio.CancelledError) as caught:
+                    ask()
+                errors.append(caught.value)
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await future
+            errors.append(caught.value)
+            assert [e.args for e in errors] == [wanted] * 4
+            assert len({id(e) for e in errors}) == 4
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        with pytest.raises(TypeError):
+            held(0.01).to_torch_async().cancel("a", "b")
+
+    run(main())
+
+
+def test_cancel_after_done(run: Run) -> None:
+    async def main() -> None:
+        for future in (dtorch.ones(1).to_torch_async(), held(0.01, 1.0).to_torch_async()):
+            assert (await future)[0] == 1
+            assert future.cancel("late") is False
+            assert not future.cancelled()
+            assert future.result()[0] == 1
+        bad = failing(0.01).to_torch_async()
+        with pytest.raises(RuntimeError, match=FAILURE):
+            await bad
+        assert bad.cancel() is False
+        with pytest.raises(RuntimeError, match=FAILURE):
+            bad.result()
+
+    run(main())
+
+
+def test_cancel_before_the_result_is_delivered(run: Run) -> None:
+    """Computed and on its way: cancel() comes too late, and who waits gets the value."""
+
+    async def main() -> None:
+        future = held(0.05, 2.0).to_torch_async()
+        waiting = asyncio.ensure_future(future)
+        await asyncio.sleep(0)
+        time.sleep(0.2)
+        assert future.cancel() is False
+        assert (await waiting)[0] == 2
+
+    run(main())
+
+
+def test_cancel_from_a_callback_of_its_own(run: Run) -> None:
+    async def main() -> None:
+        future = held(0.5).to_torch_async()
+        found: list[Any] = []
+        future.add_done_callback(lambda f: found.append((f.cancel(), f.cancelled())))
+        future.add_done_callback(lambda f: found.append(f.remove_done_callback(print)))
+        future.cancel()
+        future.add_done_callback(lambda f: found.append(f.cancelled()))
+        end = time.monotonic() + 10
+        while len(found) < 3 and time.monotonic() < end:
+            await asyncio.sleep(0)
+        assert sorted(map(str, found)) == ["(False, True)", "0", "True"]
+
+    run(main())
+
+
+def test_callbacks_of_a_cancelled_one_have_their_context(run: Run) -> None:
+    async def main() -> None:
+        future = held(0.5).to_torch_async()
+        seen: list[str] = []
+        for name in ("A", "B"):
+            variable.set(name)
+            future.add_done_callback(lambda _: seen.append(variable.get()))
+        variable.set("C")
+        future.cancel()
+        assert seen == []  # never from inside the call
+        end = time.monotonic() + 10
+        while len(seen) < 2 and time.monotonic() < end:
+            await asyncio.sleep(0)
+        assert seen == ["A", "B"]
+
+    run(main())
+
+
+def test_task_that_waits_is_cancelled_with_a_message(run: Run) -> None:
+    """Task.cancel(msg) reaches the await, of a tensor and of a future, and nobody else's."""
+
+    async def main() -> None:
+        t = held(0.8, 1.0)
+        future = t.to_torch_async()
+        for make in (lambda: t, lambda: future, lambda: dtorch.gather(t)):
+
+            async def wait(make: Any = make) -> None:
+                try:
+                    await make()
+                except asyncio.CancelledError as error:
+                    assert error.args == ("why",)
+                    raise
+
+            task, other = asyncio.ensure_future(wait()), asyncio.ensure_future(make())
+            await asyncio.sleep(0)
+            task.cancel("why")
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            if sys.version_info >= (3, 11):
+                assert caught.value.args == ("why",)
+            assert task.cancelled()
+            assert not other.done()
+            other.cancel()
+        assert not future.cancelled()
+        assert (await future)[0] == 1
+
+    run(main())
+
+
+def test_cancel_swallowed(run: Run) -> None:
+    """A task that goes on after a cancellation can await the same thing again."""
+
+    async def main() -> None:
+        future = held(0.5, 4.0).to_torch_async()
+
+        async def stubborn() -> Any:
+            try:
+                await future
+            except asyncio.CancelledError:
+                return await future
+
+        task = asyncio.ensure_future(stubborn())
+        await asyncio.sleep(0)
+        task.cancel()
+        assert (await task)[0] == 4
+        if sys.version_info >= (3, 11):
+            assert task.cancelling() == 1
+
+    run(main())
+
+
+def test_shield_and_wait_for(run: Run) -> None:
+    async def main() -> None:
+        future = held(0.5, 5.0).to_torch_async()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(future), 0.001)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(future, 0.001)
+        assert not future.cancelled()
+        shielded = asyncio.shield(future)
+        shielded.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shielded
+        assert (await future)[0] == 5
+        gone = held(2.0).to_torch_async()
+        shielded = asyncio.shield(gone)
+        await asyncio.sleep(0)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shielded
+
+    run(main())
+
+
+def test_gather_of_a_cancelled_one(run: Run) -> None:
+    async def main() -> None:
+        slow, gone = held(0.3, 6.0).to_torch_async(), held(2.0).to_torch_async()
+        both = asyncio.gather(slow, gone, return_exceptions=True)
+        await asyncio.sleep(0)
+        gone.cancel("gone")
+        value, error = await both
+        assert value[0] == 6
+        assert isinstance(error, asyncio.CancelledError)
+
+    run(main())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with 3.11")
+def test_timeouts_nest_and_leave_no_request_to_cancel(run: Run) -> None:
+    async def main() -> None:
+        future = held(0.5, 8.0).to_torch_async()
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                async with asyncio.timeout(0.001):
+                    await future
+        assert task.cancelling() == 0
+        async with asyncio.timeout(20) as outer:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await future
+            assert (await future)[0] == 8
+        assert not outer.expired()
+        # The future's own cancellation is no timeout.
+        gone = held(2.0).to_torch_async()
+        asyncio.get_running_loop().call_soon(gone.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(20):
+                await gone
+        assert task.cancelling() == 0
+
+    run(main())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with 3.11")
+def test_task_group(run: Run) -> None:
+    async def wait(future: Any) -> Any:
+        return await future
+
+    async def main() -> None:
+        future, gone = held(0.1, 9.0).to_torch_async(), held(0.5).to_torch_async()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(wait(f)) for f in (future, gone, future)]
+            await asyncio.sleep(0)
+            gone.cancel()  # a cancelled child is no failure of the group
+        assert [t.cancelled() for t in tasks] == [False, True, False]
+        assert tasks[0].result()[0] == 9
+        slow = held(1.0, 1.0).to_torch_async()
+        with pytest.raises(BaseExceptionGroup) as caught:  # noqa: F821
+            async with asyncio.TaskGroup() as group:
+                other = group.create_task(wait(slow))
+                group.create_task(wait(failing(0.01).to_torch_async()))
+        assert caught.group_contains(RuntimeError, match=FAILURE)
+        assert other.cancelled()
+        assert not slow.cancelled()
+        assert (await slow)[0] == 1
+
+    run(main())
+
+
 # --- blocking ----------------------------------------------------------------------------------
 
 

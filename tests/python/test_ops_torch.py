@@ -9,6 +9,7 @@ else within a tolerance that is a few units in the last place of the dtype.
 from __future__ import annotations
 
 import math
+import random
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,14 @@ def case(name: str, fn: Callable[..., Any], **options: Any) -> Case:
     return Case(name, fn, **options)
 
 
+def assigned(x: Any, index: Any, value: Any) -> Any:
+    """A copy of x after x[index] = value."""
+    x = x.clone()
+    x[index] = value
+    return x
+
+
+MATRICES = ("contiguous", "transposed", "sliced", "expanded", "large")
 NO_HALF = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -240,6 +249,58 @@ CASES: list[Case] = [
     case("stack.-1", lambda L, x, y: L.stack([x, y], dim=-1), tensors=2),
     case("tril", lambda L, x: L.tril(x)),
     case("triu", lambda L, x: x.triu(1)),
+    # sizes that depend on values
+    case("nonzero", lambda L, x: L.nonzero(x)),
+    case("nonzero.tuple", lambda L, x: x.nonzero(as_tuple=True)),
+    case("nonzero.strided", lambda L, x: x[..., ::2].nonzero()),
+    case("nonzero.3d", lambda L, x, y: L.nonzero(L.stack([x, y, x])), tensors=2),
+    case("nonzero.out", lambda L, x: L.nonzero(x, out=L.empty(0, dtype=L.int64))),
+    case("argwhere", lambda L, x: L.argwhere(x)),
+    case("where.1", lambda L, x: L.where(x)),
+    case("count_nonzero", lambda L, x: L.count_nonzero(x)),
+    case("count_nonzero.dim", lambda L, x: x.count_nonzero(-1)),
+    case("masked_select", lambda L, x, y: L.masked_select(x, y > 0), tensors=2),
+    case("masked_select.row", lambda L, x: x.masked_select(x[0] > 0), layouts=MATRICES),
+    case("masked_select.column", lambda L, x: L.masked_select(x[:, :1], x[1] > 0),
+         layouts=MATRICES),
+    case("masked_select.out", lambda L, x: L.masked_select(x, x > 0, out=L.empty(0, dtype=x.dtype)),
+         layouts=MATRICES),
+    case("masked_select.wrong", lambda L, x: L.masked_select(x, x)),
+    case("[mask]", lambda L, x, y: x[y > 0], tensors=2),
+    case("[mask].all", lambda L, x: x[x == x], special=False),
+    case("[mask].none", lambda L, x: x[x != x], special=False),
+    case("[mask rows]", lambda L, x, y: x[y[:, 0] > 0], tensors=2, layouts=MATRICES),
+    case("[:, mask]", lambda L, x, y: x[:, y[0] > 0], tensors=2, layouts=MATRICES),
+    case("[..., mask]", lambda L, x, y: L.stack([x, y])[..., y[0] > 0], tensors=2,
+         layouts=MATRICES),
+    case("[:, mask, :]", lambda L, x, y: L.stack([x, y], 2)[:, y[0] > 0, 1:], tensors=2,
+         layouts=MATRICES),
+    case("[:, mask2]", lambda L, x, y: L.stack([x, y])[:, y > 0], tensors=2, layouts=MATRICES),
+    case("[mask, 1]", lambda L, x, y: x[y[:, 0] > 0, 1], tensors=2, layouts=MATRICES),
+    case("[None, mask]", lambda L, x, y: x[None, y[:, 0] > 0], tensors=2, layouts=MATRICES),
+    case("[mask] of another shape", lambda L, x: x[(x > 0)[:, :3]], layouts=MATRICES),
+    case("[mask] = 3", lambda L, x, y: assigned(x, y > 0, 3), tensors=2),
+    case("[mask] = 0-dim", lambda L, x, y: assigned(x, y > 0, y.amax()), tensors=2,
+         layouts=(*MATRICES, "scalar")),
+    case("[mask] = 0-dim cast", lambda L, x, y: assigned(x, y > 0, L.tensor(2.5)), tensors=2,
+         layouts=MATRICES),
+    case("[mask] = picked", lambda L, x, y: assigned(x, y > 0, y[y > 0]), tensors=2,
+         layouts=MATRICES),
+    case("[mask rows] = picked", lambda L, x, y: assigned(x, y[:, 0] > 0, y[y[:, 0] > 0]),
+         tensors=2, layouts=MATRICES),
+    case("[mask rows] = row", lambda L, x, y: assigned(x, y[:, 0] > 0, y[1]), tensors=2,
+         layouts=MATRICES),
+    case("[:, mask] = column", lambda L, x, y: assigned(x, (slice(None), y[0] > 0), y[:, :1]),
+         tensors=2, layouts=MATRICES),
+    case("[:, mask] = 3", lambda L, x, y: assigned(x, (slice(None), y[0] > 0), 3), tensors=2,
+         layouts=MATRICES),
+    case("[mask] = too many", lambda L, x: assigned(x, x != x, x[0]), special=False,
+         layouts=MATRICES),
+    case("unique", lambda L, x: L.unique(x)),
+    case("unique.all", lambda L, x: x.unique(return_inverse=True, return_counts=True)),
+    case("unique.counts", lambda L, x: x.unique(return_counts=True)),
+    case("unique_consecutive", lambda L, x: L.unique_consecutive(x)),
+    case("unique_consecutive.all", lambda L, x: L.unique_consecutive(x, True, True)),
     # products
     case("matmul", lambda L, x, y: x @ y.transpose(-1, 0), tensors=2, exact=False, special=False,
          tolerance=20),
@@ -563,3 +624,42 @@ def test_creation(name: str) -> None:
     assert tuple(got.shape) == tuple(want.shape)
     tolerance = {torch.float32: 1e-6, torch.float64: 1e-15}.get(want.dtype, 0.0)
     torch.testing.assert_close(got.to_torch(), want, rtol=tolerance, atol=tolerance)
+
+
+def _strides(t: Any) -> list[int]:
+    """Of dims that have one: torch and dtorch give a dim of size 1 whatever stride is handy."""
+    return [stride for stride, size in zip(t.stride(), t.shape, strict=True) if size != 1]
+
+
+@pytest.mark.parametrize("make", ["empty_like", "zeros_like", "ones_like", "full_like"])
+def test_like_keeps_the_order_of_dims_in_memory(make: str) -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        shape = [rng.choice([1, 2, 3, 4]) for _ in range(rng.randint(1, 4))]
+        order = rng.sample(range(len(shape)), len(shape))
+        narrowed = rng.randrange(len(shape)) if rng.random() < 0.5 else None
+        copies = rng.random() < 0.3
+        strides = []
+        for L in (torch, dtorch):
+            x = L.ones(*shape).permute(order)
+            if narrowed is not None:
+                x = x.narrow(narrowed, 0, (x.shape[narrowed] + 1) // 2)
+            if copies:
+                x = x.unsqueeze(0).expand(3, *x.shape)
+            fill = (7,) if make == "full_like" else ()
+            like = getattr(L, make)(x, *fill)
+            assert tuple(like.shape) == tuple(x.shape)
+            strides.append((_strides(x), _strides(like)))
+        assert strides[0] == strides[1]
+    assert dtorch.zeros_like(
+        dtorch.ones(3, 2).t(), memory_format=torch.contiguous_format
+    ).is_contiguous()
+
+
+def test_masked_fill_is_row_major() -> None:
+    for shape in ((16, 8), (16, 1), (3, 16, 8), ()):
+        x, y = torch.rand(8, 16).t(), torch.rand(shape) > 0.5
+        got = dtorch.from_torch(x).masked_fill(dtorch.from_torch(y), 2)
+        want = x.masked_fill(y, 2)
+        assert _strides(got) == _strides(want)
+        assert torch.equal(got.to_torch(), want)

@@ -1,173 +1,185 @@
-"""Random programs: views, in-place ops and awaits in random order, as torch runs them in sequence.
+"""Random programs on dtorch beside torch: a fixed part of them, and the checks themselves.
 
-A program works on a few base tensors, large enough for ops to go through the controller or so small
-that they run in the caller; both lanes meet on the same storages. All its ops are exact: values are
-compared bit for bit. A failure prints the seed; DTORCH_PROGRAM_SEED runs one.
+They are drawn and run by programs.py; `make soak` runs them without end. A failure prints the seed
+and the program; `python tests/python/programs.py --seed N` runs one again and shrinks it.
+DTORCH_PROGRAMS is how many are run here on each kind of loop.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-import dtorch  # noqa: E402
+import program_model as model  # noqa: E402
+import program_ops as table  # noqa: E402
+import programs  # noqa: E402
+from dtorch import _C  # noqa: E402
+from programs import Counts, Failure, Loops, Mismatch  # noqa: E402
 
-PROGRAMS = int(os.environ.get("DTORCH_PROGRAMS", "120"))
-STEPS = 40
+PROGRAMS = int(os.environ.get("DTORCH_PROGRAMS", "12000"))
 
-
-class Program:
-    """One random program, run step by step on dtorch and on torch side by side."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.rows = self.random.choice([1, 3, 64, 300])
-        self.columns = self.random.choice([1, 8, 300])
-        self.pairs: list[tuple[Any, Any]] = []
-        for k in range(3):
-            base = torch.randint(-4, 5, (self.rows, self.columns)).float() + k
-            self.pairs.append((dtorch.Tensor(base), base))
-
-    def pick(self) -> tuple[Any, Any]:
-        return self.random.choice(self.pairs)
-
-    def both(self, pair: tuple[Any, Any], fn: Callable[[Any], Any]) -> tuple[Any, Any]:
-        return fn(pair[0]), fn(pair[1])
-
-    def view(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        """A view of a whole tensor: rows, columns, a step, a transpose and back."""
-        r = self.random
-        kind = r.randrange(4)
-        start, step = r.randrange(self.rows), r.choice([1, 2, 3])
-        if kind == 0:
-            return self.both(pair, lambda t: t[start:])
-        if kind == 1:
-            return self.both(pair, lambda t: t[:, :: min(step, max(1, self.columns))])
-        if kind == 2:
-            return self.both(pair, lambda t: t.t())
-        return self.both(pair, lambda t: t.view(-1)[start::step])
-
-    def step(self) -> None:
-        r = self.random
-        kind = r.randrange(9)
-        a, b = self.pick(), self.pick()
-        if kind == 0:
-            self.keep((a[0] + b[0], a[1] + b[1]))
-        elif kind == 1:
-            self.keep(self.both(a, lambda t: (t * 2 - 3).clamp(-50, 50)))
-        elif kind == 2:
-            self.both(self.view(a), lambda t: t.clamp_(-20, 20))
-        elif kind == 3:
-            x, y = self.view(a)
-            x.add_(1), y.add_(1)
-        elif kind == 4:
-            a[0].copy_(b[0]), a[1].copy_(b[1])
-        elif kind == 5:
-            self.both(self.view(a), lambda t: t.fill_(7))
-        elif kind == 6:
-            self.keep(self.both(a, lambda t: t.t().clone().t().relu()))
-        elif kind == 7:
-            s = r.randrange(self.rows)
-            a[0][s:] = b[0][s:].clone()
-            a[1][s:] = b[1][s:].clone()
-        else:
-            w = self.both(a, lambda t: (t == t).float())  # ones, by way of a comparison
-            self.keep((w[0] @ w[0].t() @ a[0] * 0 + b[0], w[1] @ w[1].t() @ a[1] * 0 + b[1]))
-
-    def keep(self, pair: tuple[Any, Any]) -> None:
-        if self.random.random() < 0.5:
-            self.pairs.append(pair)
-        else:
-            self.pairs[self.random.randrange(len(self.pairs))] = pair
-        if len(self.pairs) > 8:
-            del self.pairs[self.random.randrange(len(self.pairs))]
-
-    async def run(self) -> None:
-        for _ in range(STEPS):
-            self.step()
-            chance = self.random.random()
-            if chance < 0.1:
-                ours, theirs = self.pick()
-                want = theirs.clone()
-                compare((await ours.to_torch_async()), want)
-            elif chance < 0.15:
-                await dtorch.gather(*(p[0] for p in self.pairs))
-            elif chance < 0.2:
-                await asyncio.sleep(0)
-            elif chance < 0.25:
-                task = asyncio.ensure_future(wait(self.pick()[0]))
-                await asyncio.sleep(0)
-                task.cancel()
-        for ours, theirs in self.pairs:
-            compare((await ours).clone().to_torch(), theirs)
-
-
-async def wait(t: Any) -> Any:
-    return await t
-
-
-def compare(got: Any, want: Any) -> None:
-    assert got.dtype == want.dtype
-    assert torch.equal(got, want)
-
-
-def seeds() -> list[int]:
-    one = os.environ.get("DTORCH_PROGRAM_SEED")
-    return [int(one)] if one else list(range(PROGRAMS))
+LoopFactory = Callable[[], Any]
 
 
 @pytest.fixture(autouse=True)
-def _blocking() -> Any:
-    before = dtorch.get_blocking_policy()
-    dtorch.set_blocking_policy("allow")
-    yield
-    dtorch.set_blocking_policy(before)
+def _quiet() -> Iterator[None]:
+    with programs.quiet():
+        yield
 
 
-@pytest.mark.timeout(200)
-def test_one_after_another(run: Any) -> None:
-    for seed in seeds():
+@pytest.fixture
+def loops() -> Iterator[Loops]:
+    with Loops() as some:
+        yield some
+
+
+@pytest.fixture
+def runner(loop_factory: LoopFactory) -> Iterator[Any]:
+    loop, runner = programs.loop_and_runner(loop_factory)
+    yield runner
+    loop.close()
+
+
+@pytest.mark.timeout(600)
+def test_programs(runner: Any, loops: Loops, request: pytest.FixtureRequest) -> None:
+    """Other seeds on each kind of loop; both I/O backends run the same ones."""
+    first = 0 if "asyncio" in request.node.name else 10_000_000
+    counts, before = Counts(), _C._sched_stats()
+    for seeds in programs.batches(range(first, first + PROGRAMS)):
         try:
-            run(Program(seed).run())
-        except Exception as error:
-            raise AssertionError(f"DTORCH_PROGRAM_SEED={seed}: {error!r}") from error
+            runner([model.generate(seed) for seed in seeds], loops, counts)
+        except Failure as failure:
+            seed, text = failure.program.seed, failure.program.text()
+            pytest.fail(f"seed {seed}: {failure}\n{text}", pytrace=False)
+    assert counts["programs"] == PROGRAMS
+    # All kinds are there, and most of what is looked at is compared bit for bit.
+    looks = [counts[f"{kind} looks"] for kind in ("exact", "near")]
+    assert looks[0] > 4 * counts["programs"] and looks[0] > 4 * looks[1] > 0
+    assert counts["looks that torch says nothing of"] < looks[0] / 10
+    assert counts["programs of threads"] > PROGRAMS / 20
+    assert counts["failures seen"] > 0
+    # The scheduler did to them what they are there to test.
+    after = _C._sched_stats()
+    did = {k: after[k] - before[k] for k in after}
+    assert did["submitted"] > 5 * PROGRAMS
+    assert did["fused"] > PROGRAMS and did["dropped"] > PROGRAMS / 50, did
+
+
+def test_no_memory_is_left(runner: Any, loops: Loops) -> None:
+    live = []
+    for first in (0, 480, 0, 480):
+        for seeds in programs.batches(range(first, first + 480)):
+            runner([model.generate(seed) for seed in seeds], loops, Counts())
+        live.append(programs.live_bytes())
+    assert live[3] <= live[1] + (1 << 16), live
+
+
+def test_a_seed_gives_one_program() -> None:
+    for seed in range(200):
+        assert model.generate(seed).text() == model.generate(seed).text()
+
+
+# --- the checks find what is wrong ----------------------------------------------------------------
+
+
+def first_failure(runner: Any, loops: Loops, count: int) -> Failure:
+    for seeds in programs.batches(range(count)):
+        try:
+            runner([model.generate(seed) for seed in seeds], loops, Counts())
+        except Failure as failure:
+            return failure
+    raise AssertionError("nothing was found")
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, text: str, wrong: Callable[..., Any]) -> None:
+    """Makes dtorch's side of an op wrong."""
+    found = 0
+    for value in vars(table).values():
+        groups = value.values() if isinstance(value, dict) else [value]
+        for group in groups:
+            for op in group if isinstance(group, list) else []:
+                if isinstance(op, table.Op) and op.text == text:
+                    monkeypatch.setattr(op, "dtorch", wrong)
+                    found += 1
+    assert found
+
+
+WRONG: dict[str, Callable[..., Any]] = {
+    "a + b": lambda a, b: a + b + 1e-6,  # a value
+    "-a": lambda a: -a.clone() if a.dtype is torch.float64 else (-a).float(),  # a dtype
+    "a.t()": lambda a: a.t().clone(),  # a copy, where later writes have to be seen
+    "a[i:]": lambda a, i: a[i:].clone(),
+    "a.add_(n)": lambda a, n: a + n,  # a write that is lost
+    "a.relu()": lambda a: a.clamp(min=-0.0),  # a zero's sign, or NaN
+    "a.copy_(b)": lambda a, b: a.clone().copy_(b),
+}
 
 
 @pytest.mark.timeout(200)
-def test_side_by_side(run: Any) -> None:
-    """Many programs on one loop at once."""
+@pytest.mark.parametrize("text", WRONG)
+def test_planted(
+    monkeypatch: pytest.MonkeyPatch, runner: Any, loops: Loops, text: str, capsys: Any
+) -> None:
+    """A wrong op is found, and the failing program shrinks to a few statements around it."""
+    plant(monkeypatch, text, WRONG[text])
+    failure = first_failure(runner, loops, 6000)
+    kind = type(failure.error)
+    smaller = programs.shrink(failure.program, runner, loops, 1, kind)
+    assert len(smaller.statements) <= 6
+    assert any(s.op is not None and s.op.text == text for s in smaller.statements)
+    assert smaller.text().count("\n") == len(smaller.statements) + 1
 
-    async def main() -> None:
-        some = seeds()[:60]
-        results = await asyncio.gather(*(Program(s).run() for s in some), return_exceptions=True)
-        failed = [f"{s}: {r!r}" for s, r in zip(some, results, strict=True) if r is not None]
-        assert not failed, failed
 
-    run(main())
+def test_late_snapshot_is_found(monkeypatch: pytest.MonkeyPatch, runner: Any, loops: Loops) -> None:
+    """A snapshot that shows the writes after it."""
+
+    class Late:
+        def __init__(self, t: Any) -> None:
+            self.t = t
+
+        def __await__(self) -> Any:
+            yield from self.t.__await__()
+            return self.t.clone().to_torch()
+
+    monkeypatch.setattr(programs, "snapshot", Late)
+    failure = first_failure(runner, loops, 3000)
+    assert isinstance(failure.error, Mismatch)
+    smaller = programs.shrink(failure.program, runner, loops, 1, Mismatch)
+    assert model.SNAPSHOT in [s.code for s in smaller.statements]
+    assert len(smaller.statements) <= 5
 
 
-@pytest.mark.timeout(200)
-def test_in_threads() -> None:
-    """Programs on four loops in four threads."""
-    failures: list[str] = []
+def test_fusion_is_compared(runner: Any, loops: Loops) -> None:
+    """What is seen with fusion is held against what is seen without, bit for bit."""
+    program = model.generate(3)
+    seen = [k for k, s in enumerate(program.statements) if s.expect is not None]
+    right = {-1 - k: programs.see(e.value) for k, e in program.last}
+    right |= {k: programs.expected(program.statements[k]) for k in seen}
+    programs.compare(program, dict(right), dict(right), Counts())
+    k = next(k for k, v in right.items() if isinstance(v, tuple) and v[2])
+    dtype, shape, data = right[k]
+    wrong = {**right, k: (dtype, shape, bytes([data[0] ^ 1]) + data[1:])}
+    with pytest.raises(Mismatch, match="with fusion"):
+        programs.compare(program, right, wrong, Counts())
+    with pytest.raises(Mismatch, match="torch"):
+        programs.compare(program, wrong, None, Counts())
 
-    def work(first: int) -> None:
-        for seed in seeds()[first::4][:15]:
-            try:
-                asyncio.run(Program(seed).run())
-            except Exception as error:
-                failures.append(f"{seed}: {error!r}")
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures, failures
+def test_a_hang_is_reported(monkeypatch: pytest.MonkeyPatch, runner: Any, loops: Loops) -> None:
+    """An await that never ends names its program and the statement."""
+
+    class Never:
+        def __await__(self) -> Any:
+            import asyncio
+
+            yield from asyncio.get_running_loop().create_future().__await__()
+
+    monkeypatch.setattr(programs, "snapshot", lambda t: Never())
+    monkeypatch.setattr(programs, "HANG_SECONDS", 1.0)
+    failure = first_failure(runner, loops, 480)
+    assert isinstance(failure.error, TimeoutError)
+    assert "await future" in str(failure)

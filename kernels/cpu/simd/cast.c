@@ -2,6 +2,8 @@
  *
  *     const dt__cast_fn dt__casts_<isa>[DT_DTYPE_COUNT][DT_DTYPE_COUNT]     [from][to]
  *
+ *     const dt__cast_fn dt__rounds_<isa>[DT_DTYPE_COUNT]                    f32 by way of a half
+ *
  * Halves only convert to and from f32: dt_cast (cast.c) goes that way for the rest, which is also
  * how torch rounds.  Pairs of one type are NULL.
  *
@@ -62,6 +64,8 @@ CAST(F16, uint16_t, F32, float, dt__f16_bits_to_f32(x))
 CAST(BF16, uint16_t, F32, float, dt__bf16_bits_to_f32(x))
 CAST(F32, float, F16, uint16_t, dt__f32_to_f16_bits(x))
 CAST(F32, float, BF16, uint16_t, dt__f32_to_bf16_bits(x))
+CAST(ROUNDED_F16, float, F32, float, dt_round_to_f16(x))
+CAST(ROUNDED_BF16, float, F32, float, dt_round_to_bf16(x))
 
 #define ROW(S_)                                                                                    \
     [DT_BOOL] = S_##_to_BOOL, [DT_U8] = S_##_to_U8, [DT_I8] = S_##_to_I8, [DT_I16] = S_##_to_I16,  \
@@ -81,4 +85,10 @@ const dt__cast_table TABLE_OF(DT_ISA_SUFFIX) = {
     [DT_F64] = {ROW(F64)},
     [DT_F16] = {[DT_F32] = F16_to_F32},
     [DT_BF16] = {[DT_F32] = BF16_to_F32},
+};
+
+#define ROUNDS_OF(isa) JOIN(dt__rounds_, isa)
+const dt__round_table ROUNDS_OF(DT_ISA_SUFFIX) = {
+    [DT_F16] = ROUNDED_F16_to_F32,
+    [DT_BF16] = ROUNDED_BF16_to_F32,
 };

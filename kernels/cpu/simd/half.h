@@ -54,4 +54,28 @@ DT_MATH uint16_t dt_f32_to_bf16(float x) {
     return (uint16_t)((bits & INT32_MAX) > 0x7f800000 ? nan : rounded);
 }
 
+/* What a float is once it has been a half, with fewer instructions than going there and back.
+ *
+ * Adding 2^13 times the power of two below |x| makes the FPU round to eleven bits; the least power
+ * is that of the denormals, the greatest that of the last finite half.  A NaN comes out quiet. */
+DT_MATH float dt_round_to_f16(float x) {
+    int32_t bits = dt__bits(x);
+    int32_t magnitude = bits & INT32_MAX;
+    int32_t power = magnitude & 0x7f800000;
+    power = power > (113 << 23) ? power : 113 << 23;
+    power = power < (142 << 23) ? power : 142 << 23;
+    float step = dt__float(power + (13 << 23));
+    int32_t rounded = dt__bits(dt__float(magnitude) + step - step);
+    int32_t beyond = rounded > 0x7f800000 ? rounded : 0x7f800000;
+    rounded = rounded >= (143 << 23) ? beyond : rounded;
+    return dt__float((rounded & ~0x1fff) | (bits & INT32_MIN));
+}
+
+DT_MATH float dt_round_to_bf16(float x) {
+    int32_t bits = dt__bits(x);
+    int32_t rounded = (int32_t)((uint32_t)bits + 0x7fffu + (((uint32_t)bits >> 16) & 1u));
+    rounded = (bits & INT32_MAX) > 0x7f800000 ? bits | 0x00400000 : rounded;
+    return dt__float(rounded & ~0xffff);
+}
+
 #endif

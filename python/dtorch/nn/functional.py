@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import _C, _functions
+from .. import _C, _dist, _functions
 
 Tensor = _C.Tensor
 _rows = _C.rows
@@ -21,7 +21,6 @@ _layer_norm = _rows["layer_norm"]
 _rms_norm = _rows["rms_norm"]
 _embedding = _rows["embedding__new"]
 _sdpa = _rows["sdpa"]
-_rand = _rows["rand__new"]
 _norm = _rows["norm__new"]
 
 
@@ -214,7 +213,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         if tensor.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         num_classes = int(tensor.max().item()) + 1
-    classes = _rows["arange__new"](0, num_classes, 1, "int64")
+    classes = _dist.beside(tensor, "arange__new", 1, 0, num_classes, 1, "int64")
     return (tensor.unsqueeze(-1) == classes).to("int64")
 
 
@@ -247,7 +246,7 @@ def scaled_dot_product_attention(
                 "when is_causal=True"
             )
         rows, columns = scores.shape[-2:]
-        attn_mask = _rows["full__new"]((rows, columns), True, "bool").tril()
+        attn_mask = _dist.beside(scores, "full__new", 2, (rows, columns), True, "bool").tril()
     if attn_mask is not None:
         masked = attn_mask._dtype_name == "bool"
         scores = scores.masked_fill(~attn_mask, -math.inf) if masked else scores + attn_mask
@@ -279,7 +278,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
         return input
     if p == 1.0:
         return _inplace(input * 0.0, input, inplace)
-    keep = _rand(input.shape, 0.0, 1.0, "float32") >= p
+    keep = _dist.alike(input, "rand__new", input.shape, 0.0, 1.0, "float32") >= p
     return _inplace(input * keep * (1.0 / (1.0 - p)), input, inplace)
 
 
@@ -316,6 +315,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
             "the input"
         )
     sizes, place, source = list(input.shape), [slice(None)] * input.ndim, [slice(None)] * input.ndim
+    changed = [input.ndim - 1 - i for i in range(len(pad) // 2) if pad[2 * i] or pad[2 * i + 1]]
+    _dist.refuse_shards("pad", input, changed)
     for i in range(len(pad) // 2):
         d, before, after = input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         size = sizes[d] + before + after
@@ -329,6 +330,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         place[d] = slice(max(0, before), max(0, before) + source[d].stop - first)
         sizes[d] = size
     fill = 0 if value is None else value
-    result = _rows["full__new"](tuple(sizes), fill, input._dtype_name)
+    where = _dist.place_of(input)
+    result = _dist.make(where, "full__new", input.ndim, tuple(sizes), fill, input._dtype_name)
     result[tuple(place)] = input[tuple(source)]
     return result

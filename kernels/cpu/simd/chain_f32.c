@@ -1,0 +1,8 @@
+/* Register chains of f32. Made from kernels/ew.def by chain_steps.inc. */
+#define CHAIN_DTYPE f32
+#define CHAIN_T float
+#define CHAIN_FLT CHAIN_ON
+#define CHAIN_NUM CHAIN_ON
+#define CHAIN_ALL CHAIN_ON
+#define CHAIN_MAX_512 _mm512_max_ps
+#include "kernels/cpu/simd/chain_steps.inc"
