@@ -13,36 +13,59 @@
 
 #define OPERANDS_MAX 4
 
-/* torch's TensorIterator keeps the memory order of its inputs: dims sorted by stride, larger first,
- * decided by the first operand that tells two dims apart. */
-static bool dim_is_outer(int a, int b, dt_tensor *const *inputs, int n) {
+/* Which of dims a and b lies outside the other in memory, by the first operand that tells: 1 is a,
+ * -1 is b, 0 is not known. */
+static int compare_dims(int a, int b, const dt_dims *shape, dt_tensor *const *operands, int n) {
     for (int k = 0; k < n; k++) {
-        if (!inputs[k]) continue;
-        int64_t sa = inputs[k]->strides[a], sb = inputs[k]->strides[b];
+        if (!operands[k]) continue;
+        int64_t sa = operands[k]->strides[a], sb = operands[k]->strides[b];
         if (sa == 0 || sb == 0) continue;
-        if (sa != sb) return sa > sb;
-        if (inputs[k]->shape[a] != inputs[k]->shape[b])
-            return inputs[k]->shape[a] > inputs[k]->shape[b];
+        if (sa != sb) return sa > sb ? 1 : -1;
+        if (shape->v[a] < shape->v[b]) return -1;
     }
-    return a < b;
+    return 0;
+}
+
+void dt_rule_dims_in_memory(const dt_dims *shape, dt_tensor *const *operands, int n, int *order) {
+    for (int d = 0; d < shape->rank; d++) order[d] = d;
+    for (int first = shape->rank - 2; first >= 0; first--) {
+        int at = first;
+        for (int k = first + 1; k < shape->rank; k++) {
+            int found = compare_dims(order[at], order[k], shape, operands, n);
+            if (found > 0) break;
+            if (found == 0) continue; /* the next one may tell */
+            int outer = order[k];
+            order[k] = order[at];
+            order[at] = outer;
+            at = k;
+        }
+    }
+}
+
+/* Where no operand is a number, and all lie without gaps in the same way, torch takes their strides
+ * as they are, those of dims of size 1 included; these say where such a dim lies in a later op. */
+static void keep_unit_strides(const dt_dims *shape, dt_tensor *const *inputs, int n,
+                              int64_t *strides) {
+    for (int k = 0; k < n; k++) {
+        if (!inputs[k]) return;
+        for (int d = 0; d < shape->rank; d++) {
+            int64_t stride = shape->v[d] == 1 ? inputs[0]->strides[d] : strides[d];
+            if (inputs[k]->strides[d] != stride) return;
+        }
+    }
+    memcpy(strides, inputs[0]->strides, sizeof(int64_t) * (size_t)shape->rank);
 }
 
 static void output_strides(const dt_dims *shape, dt_tensor *const *inputs, int n,
                            int64_t *strides) {
-    int order[DT_RANK_MAX] = {0}; /* outermost first */
-    for (int d = 0; d < shape->rank; d++) {
-        int at = d;
-        while (at > 0 && !dim_is_outer(order[at - 1], d, inputs, n)) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = d;
-    }
+    int order[DT_RANK_MAX] = {0};
+    dt_rule_dims_in_memory(shape, inputs, n, order);
     int64_t stride = 1;
     for (int k = shape->rank - 1; k >= 0; k--) {
         strides[order[k]] = stride;
         stride *= shape->v[order[k]] > 1 ? shape->v[order[k]] : 1;
     }
+    keep_unit_strides(shape, inputs, n, strides);
 }
 
 static dt_status create_output(dt_op_call *c, dt_dtype out_dtype, const dt_dims *shape,
@@ -79,11 +102,11 @@ static dt_status broadcast_operands(const dt_arg *const *operands, int n, dt_dim
     return DT_OK;
 }
 
-dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int n, dt_dtype compute,
-                              dt_dtype out_dtype) {
+/* The call but for its output, which has that shape. */
+static dt_status fill_call(dt_op_call *c, const dt_arg *const *operands, int n, dt_dtype compute,
+                           dt_dims *shape) {
     DT_ASSERT(n >= 1 && n <= OPERANDS_MAX);
-    dt_dims shape;
-    DT_TRY(broadcast_operands(operands, n, &shape));
+    DT_TRY(broadcast_operands(operands, n, shape));
     DT_TRY(dt_rule_call(c, 1, n, NULL));
     c->call.compute = (uint8_t)compute;
     for (int k = 0; k < n; k++) {
@@ -92,13 +115,20 @@ dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int 
             continue;
         }
         dt_tensor *t = operands[k]->t;
-        bool same = t->rank == shape.rank &&
-                    !memcmp(t->shape, shape.v, sizeof(int64_t) * (size_t)shape.rank);
+        bool same = t->rank == shape->rank &&
+                    !memcmp(t->shape, shape->v, sizeof(int64_t) * (size_t)shape->rank);
         if (same)
             c->call.operands[1 + k] = dt_tensor_retain(t);
         else
-            DT_TRY(dt_rule_expand(t, &shape, &c->call.operands[1 + k]));
+            DT_TRY(dt_rule_expand(t, shape, &c->call.operands[1 + k]));
     }
+    return DT_OK;
+}
+
+dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int n, dt_dtype compute,
+                              dt_dtype out_dtype) {
+    dt_dims shape;
+    DT_TRY(fill_call(c, operands, n, compute, &shape));
     return create_output(c, out_dtype, &shape, c->call.operands + 1, n);
 }
 
@@ -386,12 +416,9 @@ dt_status dt_infer_masked_fill(dt_op_call *c) {
                        c->args[2].t->rank);
     const dt_arg *operands[3] = {&c->args[1], &c->args[2], &c->args[0]};
     dt_dtype dtype = (dt_dtype)input->dtype;
-    DT_TRY(dt_rule_elementwise(c, operands, 3, dtype, dtype));
-    if (c->outs[0]->contiguous) return DT_OK;
-    dt_dims shape = dt_tensor_dims(c->outs[0]); /* torch's is row-major, whatever the input is */
-    dt_tensor_release(c->outs[0]);
-    c->nout = 0;
-    return dt_rule_out(c, dtype, &shape);
+    dt_dims shape;
+    DT_TRY(fill_call(c, operands, 3, dtype, &shape));
+    return dt_rule_out(c, dtype, &shape); /* row-major, whatever the input is */
 }
 
 dt_status dt_infer_clamp(dt_op_call *c) {

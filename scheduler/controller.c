@@ -59,11 +59,6 @@
 #define LINGER_NS 60000         /* that the controller stays awake after a burst */
 #define HOLD_SPINS 16           /* between two looks at the clock */
 
-static inline int64_t now(dt_sched *s) {
-    dt_clock *clock = &s->controller.clock;
-    return clock->now_ns(clock->context);
-}
-
 static inline int task_state(const dt_task *task) {
     return atomic_load_explicit(&task->state, memory_order_relaxed);
 }
@@ -265,7 +260,7 @@ static void retire_handed(dt_sched *s, dt_task *task) {
 static void end_here(dt_sched *s, dt_task *task) {
     set_state(task, DT_TASK_ENDED);
     if (task->kind == DT_TASK_COMPUTE) task->time_start_ns = 0; /* if it began, it was given back */
-    dt__task_end(task, now(s));
+    dt__task_end(task, dt__now(s));
     retire(s, task);
 }
 
@@ -380,7 +375,7 @@ static void take_submissions(dt_sched *s) {
 static void run_timers(dt_sched *s) {
     dt_controller *c = &s->controller;
     if (c->timers == NULL) return;
-    uint64_t now_ns = (uint64_t)now(s) + (DT_PLANT(19) ? 5000 : 0);
+    uint64_t now_ns = (uint64_t)dt__now(s) + (DT_PLANT(19) ? 5000 : 0);
     while (c->timers != NULL && (c->stopping || c->timers->heap_key <= now_ns)) {
         dt_task *task = dt__heap_pop(&c->timers);
         if (c->stopping) {
@@ -413,7 +408,7 @@ static void start_other(dt_sched *s, dt_task *task) {
     } else if (task->kind == DT_TASK_TIMER) {
         start_timer(s, task);
     } else {
-        task->time_start_ns = now(s);
+        task->time_start_ns = dt__now(s);
         dt__io_submit(s->io, task, on_io_ended, s);
     }
 }
@@ -486,7 +481,7 @@ static bool hold(dt_sched *s, dt_task *task) {
     if (!atomic_load_explicit(&s->fuses, memory_order_relaxed)) return false;
     if (!dt__pool_has_idle(s->pool)) return false; /* others can join it in the queue */
     if (fills_a_pass(c, task)) return false;
-    int64_t now_ns = now(s);
+    int64_t now_ns = dt__now(s);
     if (atomic_load_explicit(&s->demanded, memory_order_acquire) >= task->seq) {
         c->linger_ns = now_ns + LINGER_NS; /* such a client will be back soon */
         return false;
@@ -499,9 +494,9 @@ static bool hold(dt_sched *s, dt_task *task) {
 
 static void release_held(dt_sched *s) {
     dt_controller *c = &s->controller;
-    if (c->held.first == NULL || !hold_is_over(s, now(s))) return;
+    if (c->held.first == NULL || !hold_is_over(s, dt__now(s))) return;
     if (atomic_load_explicit(&s->demanded, memory_order_relaxed) >= c->held.first->seq)
-        c->linger_ns = now(s) + LINGER_NS;
+        c->linger_ns = dt__now(s) + LINGER_NS;
     dt_task *task;
     while ((task = dt__list_pop(&c->held)) != NULL) {
         if (c->stopping || pool_wants_more(s))
@@ -533,7 +528,7 @@ static void watch_awake(dt_sched *s, const watch *w) {
     while (dt_mpsc_is_empty(&s->submitted) && dt_mpsc_is_empty(&s->ended) &&
            atomic_load_explicit(&s->demanded, memory_order_relaxed) == w->demanded &&
            atomic_load_explicit(&s->rounds, memory_order_relaxed) == w->rounds &&
-           !atomic_load_explicit(&s->stop, memory_order_relaxed) && now(s) < w->until_ns) {
+           !atomic_load_explicit(&s->stop, memory_order_relaxed) && dt__now(s) < w->until_ns) {
         for (int k = 0; k < HOLD_SPINS; k++) dt_spin_pause();
         sched_yield(); /* a worker or a client may want this core */
     }
@@ -637,14 +632,14 @@ static bool lingers(dt_sched *s, watch *w) {
         atomic_load_explicit(&s->memory_freed, memory_order_relaxed))
         return false;
     w->until_ns = c->linger_ns;
-    return now(s) < c->linger_ns;
+    return dt__now(s) < c->linger_ns;
 }
 
 static void wait_for_work(dt_sched *s) {
     dt_controller *c = &s->controller;
     pthread_mutex_lock(&s->role);
     watch w = watch_begin(s);
-    bool awake = c->held.first != NULL ? !hold_is_over(s, now(s)) : lingers(s, &w);
+    bool awake = c->held.first != NULL ? !hold_is_over(s, dt__now(s)) : lingers(s, &w);
     int64_t deadline_ns = awake ? 0 : dt__controller_before_wait(s);
     pthread_mutex_unlock(&s->role);
     if (awake) {

@@ -102,6 +102,11 @@ struct dt_sched {
     _Alignas(64) dt_controller controller;
 };
 
+static inline int64_t dt__now(dt_sched *s) {
+    dt_clock *clock = &s->controller.clock;
+    return clock->now_ns(clock->context);
+}
+
 /* The controller thread. */
 void *dt__controller_main(void *sched);
 

@@ -25,11 +25,6 @@
 #define MERCY_NS 250000000 /* ... until somebody fails for it */
 #define MUCH 16            /* what takes more than this part of what the oldest needs */
 
-static inline int64_t now(dt_sched *s) {
-    dt_clock *clock = &s->controller.clock;
-    return clock->now_ns(clock->context);
-}
-
 static void on_memory_freed(void *context) {
     dt_sched *s = context;
     atomic_store_explicit(&s->memory_freed, true, memory_order_seq_cst);
@@ -73,7 +68,7 @@ void dt__starve(dt_sched *s, dt_task *task) {
         watch(s, true);
         on_memory_freed(s); /* some may have been before we watched */
     }
-    task->starved_ns = now(s);
+    task->starved_ns = dt__now(s);
     dt_task *after = c->starved.last;
     while (after != NULL && after->seq > task->seq) after = after->list_prev;
     dt__list_insert(&c->starved, task, after, DT_PLACE_STARVED);
@@ -143,7 +138,7 @@ static int64_t hungry_since(dt_sched *s) {
     int64_t live = dt_memory_live();
     if (seq != c->hungry.seq || live < c->hungry.live) {
         bool failed = c->hungry.failed && seq != c->hungry.seq && live >= c->hungry.live;
-        c->hungry.since_ns = now(s) - (failed ? MERCY_NS - GRACE_NS : 0);
+        c->hungry.since_ns = dt__now(s) - (failed ? MERCY_NS - GRACE_NS : 0);
         c->hungry.seq = seq;
         c->hungry.live = live;
         c->hungry.failed = false;
@@ -168,7 +163,7 @@ void dt__starve_wait_or_fail(dt_sched *s) {
         return;
     dt_task *oldest = c->starved.first;
     if (!c->stopping) {
-        int64_t since_ns = hungry_since(s), now_ns = now(s), grace_ns = since_ns + GRACE_NS;
+        int64_t since_ns = hungry_since(s), now_ns = dt__now(s), grace_ns = since_ns + GRACE_NS;
         dt_task *other = another(s, grace_ns);
         if (other != NULL && now_ns >= grace_ns) {
             c->hungry.picked_seq = other->seq;

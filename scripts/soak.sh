@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # make soak: random programs beside torch, without end, on both I/O backends with one thread and two,
-# random programs on meshes beside one device, and the scheduler's simulator. A part runs SOAK_ROUND seconds; then the next one takes its turn, JOBS at once. Ends at the first
-# failure, whose seed and program are printed, or when there is enough:
-#   SOAK_PROGRAMS=2000000   so many programs in all
+# random programs on meshes beside one device, and the scheduler's simulator. A part runs SOAK_ROUND
+# seconds; then the next one takes its turn, JOBS at once. Ends at the first failure, whose seed and
+# program are printed, or when there is enough:
+#   SOAK_PROGRAMS=2000000   so many programs beside torch; those on meshes are counted apart
 #   SOAK_SECONDS=600        for so long
 #   SOAK_FIRST=0            the first seed; random otherwise
 #   SOAK_ROUND=60  JOBS=2
@@ -38,7 +39,7 @@ simulator() {
 # done_by LOG: the number of programs that a part has run.
 done_by() { sed -n 's/^\([0-9,]*\) programs in .*/\1/p' "$1" | tail -n 1 | tr -d ,; }
 
-total=0 number=0
+total=0 meshes=0 number=0
 while :; do
     pids=() parts=()
     for ((k = 0; k < jobs; k++)); do
@@ -68,11 +69,11 @@ while :; do
             continue
         fi
         count=$(done_by "$log")
-        total=$((total + count))
-        printf '%8d s %12d programs; %8d on %s\n' $SECONDS $total "$count" "${parts[$k]#* }"
+        if [[ ${parts[$k]} == *meshes ]]; then meshes=$((meshes + count)); else total=$((total + count)); fi
+        printf '%8d s %12d programs, %d on meshes; %8d on %s\n' $SECONDS $total $meshes "$count" "${parts[$k]#* }"
         rm -f "$log" "$log.at"
     done
     if [ "$programs_max" -gt 0 ] && [ $total -ge "$programs_max" ]; then break; fi
     if [ "$seconds_max" -gt 0 ] && [ $SECONDS -ge "$seconds_max" ]; then break; fi
 done
-say "make soak: $total programs passed"
+say "make soak: $total programs passed, and $meshes on meshes"

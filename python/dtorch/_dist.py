@@ -122,25 +122,6 @@ def make(where: Place | None, row: str, rank: int, *args: Any) -> Any:
     return _C.on_mesh(mesh._id, codes, row, *args)
 
 
-def _dims_in_memory(t: Any) -> list[int]:
-    """The dims of `t` from the outermost in memory to the innermost, sorted as torch does it: by
-    insertion, in which a dim of stride 0 says nothing of its place."""
-    size, stride = t.shape, t.stride()
-    order = list(range(t.ndim))
-    for first in range(t.ndim - 2, -1, -1):
-        at = first
-        for k in range(first + 1, t.ndim):
-            outer, inner = order[at], order[k]
-            if stride[outer] == 0 or stride[inner] == 0:
-                continue
-            if stride[outer] > stride[inner]:
-                break
-            if stride[outer] < stride[inner] or size[outer] < size[inner]:
-                order[at], order[k] = inner, outer
-                at = k
-    return order
-
-
 def make_like(
     input: Any, where: Any, memory_format: Any, row: str, shape: Any, *arguments: Any
 ) -> Any:
@@ -148,9 +129,13 @@ def make_like(
     preserves = memory_format is None or str(memory_format) == "torch.preserve_format"
     if where is not None or not preserves or input.is_contiguous():
         return make(where, row, len(shape), shape, *arguments)
-    order = _dims_in_memory(input)
+    order = input._dims_in_memory()
     made = make(where, row, len(shape), [shape[d] for d in order], *arguments)
-    return made.permute([order.index(d) for d in range(len(order))])
+    made = made.permute([order.index(d) for d in range(len(order))])
+    strides = input.stride()
+    if all(n == 1 or s == t for n, s, t in zip(shape, strides, made.stride())):
+        return made.as_strided(shape, strides)  # no gaps: those of dims of size 1 are kept too
+    return made
 
 
 def beside(tensor: Any, row: str, rank: int, *args: Any) -> Any:

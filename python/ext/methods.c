@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "runtime/dist.h"
+#include "runtime/rules.h"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -575,6 +576,25 @@ static PyObject *method_replace(PyObject *self, PyObject *other) {
     return Py_NewRef(self);
 }
 
+/* The dims from the outermost in memory to the innermost, on one device. */
+static PyObject *method_dims_in_memory(PyObject *self, PyObject *unused) {
+    (void)unused;
+    dt_tensor *t = dt_py_tensor_known(self, DT_PY_AN_OPERATION);
+    if (t == NULL) return NULL;
+    dt_dims shape = dt_tensor_dims(t);
+    int order[DT_RANK_MAX];
+    dt_rule_dims_in_memory(&shape, &t, 1, order);
+    PyObject *list = PyList_New(t->rank);
+    for (int k = 0; k < t->rank && list != NULL; k++) {
+        PyObject *dim = PyLong_FromLong(order[k]);
+        if (dim == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, k, dim);
+    }
+    return list;
+}
+
 /* The same bytes as another dtype of the same size, strides kept. */
 static PyObject *method_view_dtype(PyObject *self, PyObject *object) {
     dt_dtype dtype;
@@ -658,6 +678,7 @@ PyMethodDef dt_py_tensor_methods[] = {
     {"tolist", method_tolist, METH_NOARGS, "The elements as nested lists; waits."},
     {"_wait", method_wait, METH_O, "Waits for the value."},
     {"_tobytes", method_tobytes, METH_NOARGS, "The elements' bytes in row-major order; waits."},
+    {"_dims_in_memory", method_dims_in_memory, METH_NOARGS, "The dims, outermost in memory first."},
     {"_view_dtype", method_view_dtype, METH_O, "The same bytes as another dtype."},
     {"_replace", method_replace, METH_O, "Takes another tensor's metadata and storage."},
     {"requires_grad_", FAST(method_requires_grad), "requires_grad_(requires_grad=True) -> self"},

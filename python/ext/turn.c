@@ -14,6 +14,12 @@
  * costs one decrement more.  All threads share that count: a thread-local one of a loaded module
  * costs a call, and being asked a few awaits later does no harm.
  *
+ * The loop's own look at its sockets lets go of the GIL for a moment only: whoever waits for it is
+ * woken, finds it taken, and begins to wait anew, for seconds on end (CPython asks a thread to give
+ * it up only when nobody has let go of it for the switch interval).  So where there are other threads
+ * of Python, every few milliseconds we let go of it for as long as waking one takes; less often when
+ * nobody has wanted it.
+ *
  * I1: an await yields at most once for this reason, and never without a running task.
  * I2: a thread's marker is owned by the thread's state, and by the loop while it waits to be
  *     called: a loop that is closed or dies leaves nothing behind that looks pending.
@@ -21,6 +27,7 @@
 #include "python/ext/await.h"
 
 #include <structmember.h>
+#include <time.h>
 
 #include "scheduler/futex.h"
 
@@ -30,6 +37,11 @@
 #define STRIDE_SHORT_NS 25000 /* between two looks at the clock: look half as often */
 #define STRIDE_LONG_NS 50000  /* look each time */
 
+#define GIVE_EVERY_MIN_NS 5000000
+#define GIVE_EVERY_MAX_NS 20000000
+#define GIVE_FOR_NS 50000
+#define WANTED_NS 10000 /* to have the GIL back takes longer only where another thread had it */
+
 #define DICT_KEY "dtorch.turn"
 
 typedef struct marker {
@@ -38,6 +50,7 @@ typedef struct marker {
     const PyObject *task; /* who has held the loop since; borrowed, compared only */
     int64_t since_ns;
     int64_t called_ns; /* 0: not called since it was scheduled */
+    int64_t gave_ns, give_every_ns;
 } marker;
 
 static PyTypeObject *marker_type;
@@ -76,6 +89,7 @@ static marker *marker_new_here(void) {
     marker *m = (marker *)marker_type->tp_alloc(marker_type, 0);
     if (m == NULL) return NULL;
     m->vectorcall = marker_call;
+    m->give_every_ns = GIVE_EVERY_MIN_NS;
     int failed = PyDict_SetItemString(dict, DICT_KEY, (PyObject *)m);
     Py_DECREF(m); /* the dictionary's from here on */
     if (failed) return NULL;
@@ -86,11 +100,33 @@ static marker *marker_new_here(void) {
 
 static bool is_queued(const marker *m) { return Py_REFCNT(m) > 1; }
 
+static bool has_other_threads(void) {
+    PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    return first != NULL && PyThreadState_Next(first) != NULL;
+}
+
+/* Other threads have their turn with the GIL. */
+static void give_gil(marker *m, int64_t now_ns) {
+    if (now_ns - m->gave_ns < m->give_every_ns || !has_other_threads()) return;
+    int64_t woke_ns;
+    Py_INCREF(m);
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&(struct timespec){.tv_nsec = GIVE_FOR_NS}, NULL);
+    woke_ns = dt_clock_ns();
+    Py_END_ALLOW_THREADS;
+    m->gave_ns = dt_clock_ns();
+    m->give_every_ns *= 2;
+    if (m->give_every_ns > GIVE_EVERY_MAX_NS) m->give_every_ns = GIVE_EVERY_MAX_NS;
+    if (m->gave_ns - woke_ns > WANTED_NS) m->give_every_ns = GIVE_EVERY_MIN_NS;
+    Py_DECREF(m);
+}
+
 /* 0, or -1 with an exception. */
 static int schedule(PyObject *loop, marker *m, int64_t now_ns) {
     /* One that another loop still holds stays that loop's. */
     if (m == NULL || is_queued(m)) m = marker_new_here();
     if (m == NULL) return PyErr_Occurred() ? -1 : 0;
+    give_gil(m, now_ns);
     Py_INCREF(m);
     PyObject *task = dt__current_task(loop);
     m->loop = loop;

@@ -390,3 +390,32 @@ def test_an_await_yields_at_most_once(run: Run) -> None:
         raise AssertionError("never yielded")
 
     run(main())
+
+
+def test_other_threads_get_the_gil(loop_factory: LoopFactory) -> None:
+    """Held to awaits, not to seconds: a loop that only looks at its sockets starves the thread for
+    hundreds of thousands of awaits each time."""
+    wakes = 0
+
+    def other() -> None:
+        nonlocal wakes
+        for _ in range(20):
+            time.sleep(0.001)
+            wakes += 1
+
+    async def main() -> int:
+        count = 0
+        while wakes < 20 and count < 5_000_000:
+            await ready()
+            count += 1
+        return count
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    runner_loop = loop_factory()
+    try:
+        awaits = runner_loop.run_until_complete(main())
+    finally:
+        runner_loop.close()
+        thread.join()
+    assert awaits < 5_000_000

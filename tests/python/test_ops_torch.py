@@ -656,6 +656,35 @@ def test_like_keeps_the_order_of_dims_in_memory(make: str) -> None:
     ).is_contiguous()
 
 
+def test_elementwise_keeps_the_order_of_dims_in_memory() -> None:
+    """Decided by the first operand that tells two dims apart; a broadcast dim tells nothing."""
+    rng = random.Random(2)
+    for _ in range(1500):
+        shape = [rng.choice([2, 3, 4]) for _ in range(rng.randint(1, 4))]
+        ways = []
+        for _ in range(rng.randint(1, 3)):
+            order = rng.sample(range(len(shape)), len(shape))
+            broadcast = [rng.random() < 0.3 for _ in shape]
+            ways.append((order, broadcast, rng.choice([1, 2])))
+        strides = []
+        for L in (torch, dtorch):
+            xs = []
+            for order, broadcast, step in ways:
+                x = L.ones(*[1 if broadcast[d] else shape[d] * step for d in order])
+                x = x.permute([order.index(d) for d in range(len(order))])
+                for d, size in enumerate(shape):
+                    x = x if broadcast[d] else x.narrow(d, 0, size)
+                xs.append(x.expand(*shape))
+            if len(xs) == 1:
+                y = xs[0].exp()
+            elif len(xs) == 2:
+                y = xs[0] + xs[1]
+            else:
+                y = L.where(xs[0] > 0, xs[1], xs[2])
+            strides.append((y.shape, _strides(y)))
+        assert strides[0] == strides[1], ways
+
+
 def test_masked_fill_is_row_major() -> None:
     for shape in ((16, 8), (16, 1), (3, 16, 8), ()):
         x, y = torch.rand(8, 16).t(), torch.rand(shape) > 0.5

@@ -278,8 +278,8 @@ static void entry(void) {
 /* ---- fibers ---------------------------------------------------------------------------------- */
 
 static sim_fiber *new_fiber(const char *name) {
-    sim_fiber *f = fibers + fibers_count++;
     if (fibers_count == FIBERS_MAX) sim_violation("more than %d threads", FIBERS_MAX);
+    sim_fiber *f = fibers + fibers_count++;
     char *stack = f->stack;
     if (stack == NULL) stack = malloc(STACK_BYTES);
 #if defined(__SANITIZE_ADDRESS__)
