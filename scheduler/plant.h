@@ -7,7 +7,7 @@
 #ifndef DT_SCHEDULER_PLANT_H
 #define DT_SCHEDULER_PLANT_H
 
-#define DT_PLANTS 31 /* their number */
+#define DT_PLANTS 32 /* their number */
 
 #ifdef DT_SIM
 extern int dt_planted;

@@ -42,6 +42,7 @@
 #define PARTS_BY_CPU_MAX 64      /* bits of dt_task.parts_taken */
 #define UNHEARD_NS_MAX 60000     /* DT__POOL_UNHEARD_NS, however much comes */
 #define LINGER_SPINS 8           /* between two looks at the clock */
+#define LENT_COST_NS 100000      /* a split that costs more is worth a wake, see take_lent */
 #define HELP_COST_NS_MAX 2000000 /* a client that helps is deaf to signals meanwhile */
 
 /* Values of worker.wake. */
@@ -53,9 +54,11 @@ typedef struct worker {
     int index;
     pid_t tid;                /* set before it is idle for the first time */
     int keeps_off;            /* the CPU that it was told to keep off; -1: none */
+    _Atomic(int) cpu;         /* where it has begun to work; -1: it does not */
     _Atomic(uint32_t) wake;   /* futex word: WOKEN once there is something to look for */
     struct worker *idle_next; /* pool lock */
     bool parked;              /* pool lock */
+    bool lent;                /* pool lock: a client has its place, and no work */
     bool helped;              /* with a split task since it last slept, or was woken to */
     bool unnotified;          /* a task ended since the last notify */
     bool omp_set;
@@ -73,6 +76,7 @@ struct dt_pool {
     dt_task *queue_first, *queue_last;
     dt_task *splits; /* open split tasks, the oldest first */
     worker *idle;
+    int lent;    /* workers that are */
     int started; /* workers that exist */
     int cpus;    /* that this process may use ... */
     cpu_set_t mask;
@@ -132,10 +136,31 @@ static worker *take_idle(dt_pool *pool, int count) {
     return taken;
 }
 
+/* Pool lock. */
+static void set_lent(worker *w, bool lent) {
+    if (w->lent == lent) return;
+    w->lent = lent;
+    w->pool->lent += lent ? 1 : -1;
+}
+
+/* One whose place a client has that looks for work: it may not take so large a task, or wait for the
+ * CPU of whoever has it while the worker has another one.  It has to go and wait, then. Pool lock. */
+static worker *take_lent(dt_pool *pool) {
+    for (int k = 0; k < pool->started && pool->lent > 0; k++) {
+        worker *w = pool->workers[k];
+        if (!w->lent) continue;
+        set_lent(w, false);
+        w->idle_next = NULL;
+        return w;
+    }
+    return NULL;
+}
+
 /* The same for parts of a split task. Who comes too late for them lingers as well: else it would be
  * asleep again, and late again, when the next one comes. */
-static worker *take_helpers(dt_pool *pool, int parts) {
+static worker *take_helpers(dt_pool *pool, const dt_task *task, int parts) {
     worker *taken = take_idle(pool, parts < WAKE_FANOUT ? parts : WAKE_FANOUT);
+    if (taken == NULL && parts > 0 && task->cost_ns > LENT_COST_NS) taken = take_lent(pool);
     for (worker *w = taken; w != NULL; w = w->idle_next) w->helped = true;
     return taken;
 }
@@ -153,21 +178,33 @@ static worker *take_longest_idle(dt_pool *pool) {
     return w;
 }
 
-/* A kernel may well put a woken thread on the CPU of its waker, to preempt it there while another
- * CPU is idle; what both were to compute side by side then takes turns.  So a worker that is woken
- * by somebody who goes on running is told to keep off that CPU.  It is the waker's until it wakes;
- * nothing is done when it has been told so before. */
+/* A kernel may well put a woken thread on the CPU of its waker, or leave it on that of another worker,
+ * to take turns there while another CPU is idle; what both were to compute side by side then comes
+ * one after the other.  So a worker that is woken is told to keep off the CPU of a waker who goes on
+ * running, or else off that of a worker who works.  It is the waker's until it wakes; nothing is
+ * done when it has been told so before. */
 static void keep_off(dt_pool *pool, worker *w, int cpu) {
-    if (w->keeps_off == cpu || pool->cpus < 2 || cpu < 0 || cpu >= CPU_SETSIZE) return;
+    if (w->keeps_off == cpu || pool->cpus < 2 || cpu >= CPU_SETSIZE) return;
     if (w->tid == gettid()) return; /* an idle worker brings work, and takes it */
     cpu_set_t mask = pool->mask;
-    CPU_CLR(cpu, &mask);
+    if (cpu >= 0) CPU_CLR(cpu, &mask);
     if (sched_setaffinity(w->tid, sizeof mask, &mask) == 0) w->keeps_off = cpu;
+}
+
+/* The CPU of a worker that works elsewhere than here; -1: none does. */
+static int busy_cpu(const dt_pool *pool, int here) {
+    int threads = atomic_load_explicit(&pool->threads, memory_order_relaxed);
+    for (int k = 0; k < threads && k < pool->started; k++) {
+        int cpu = atomic_load_explicit(&pool->workers[k]->cpu, memory_order_relaxed);
+        if (cpu >= 0 && cpu != here) return cpu;
+    }
+    return -1;
 }
 
 /* Not under the lock: a woken worker would run into it. `stays`: this thread goes on running. */
 static void wake_all(dt_pool *pool, worker *list, bool stays) {
-    int cpu = stays && list != NULL ? sched_getcpu() : -1;
+    if (list == NULL) return;
+    int here = sched_getcpu(), cpu = stays ? here : busy_cpu(pool, here);
     while (list != NULL) {
         worker *w = list;
         list = w->idle_next; /* before the wake: then it is w's again */
@@ -230,7 +267,7 @@ static void open_split(dt_pool *pool, dt_task *task) {
     while (*end != NULL) end = &(*end)->next;
     *end = task;
     int helpers = task->parts - 1;
-    worker *woken = take_helpers(pool, helpers);
+    worker *woken = take_helpers(pool, task, helpers);
     pthread_mutex_unlock(&pool->lock);
     wake_all(pool, woken, true);
 }
@@ -359,7 +396,7 @@ static dt_task *join_split(dt_pool *pool, worker **woken) {
         if (left <= 0) continue;
         atomic_fetch_add_explicit(&task->parts_left, 1, memory_order_relaxed);
         left--;
-        *woken = take_helpers(pool, left);
+        *woken = take_helpers(pool, task, left);
         return task;
     }
     return NULL;
@@ -446,17 +483,21 @@ static void sleep_unlock(worker *w) {
 
 /* Parts of a split task, or a run; and what follows it. */
 static void work_on(worker *w, dt_task *split, dt_task *run) {
+    atomic_store_explicit(&w->cpu, sched_getcpu(), memory_order_relaxed);
     w->now_ns = dt_clock_ns();
     if (w->unnotified && dt__pool_has_idle(w->pool)) notify(w, w->now_ns);
     if (!w->unnotified) w->notified_ns = w->now_ns;
     if (split != NULL) {
         w->helped = true;
         if (split->call.kernel->flags & DT_KERNEL_USES_OMP) limit_omp(w);
-        if (!work_on_split(w, split, 0)) return;
-        dt__work_finish(split);
-        run = end(w, split);
+        run = NULL;
+        if (work_on_split(w, split, 0)) {
+            dt__work_finish(split);
+            run = end(w, split);
+        }
     }
     run_chain(w, run);
+    atomic_store_explicit(&w->cpu, -1, memory_order_relaxed);
 }
 
 static void *worker_main(void *argument) {
@@ -513,23 +554,47 @@ static dt_task *take_for_client(dt_pool *pool, dt_task **run, worker **woken) {
     return NULL;
 }
 
-static bool help_once(worker *w) {
+typedef enum help { HELP_NOTHING, HELP_WORKED, HELP_LOST } help;
+
+/* By the client that stands in for w, until its place is lost (take_lent): then w is w's again. */
+static help help_once(worker *w, bool (*done)(void *context), void *context) {
     dt_pool *pool = w->pool;
-    dt_task *run;
+    dt_task *run = NULL, *split = NULL;
     worker *woken = NULL;
     pthread_mutex_lock(&pool->lock);
-    dt_task *split = take_for_client(pool, &run, &woken);
+    bool lost = !w->lent;
+    if (!lost) {
+        if (!DT_PLANT(32)) set_lent(w, false); /* before helpers are looked for */
+        split = take_for_client(pool, &run, &woken);
+        set_lent(w, split == NULL && run == NULL);
+    }
     pthread_mutex_unlock(&pool->lock);
+    if (split == NULL && run == NULL) return lost ? HELP_LOST : HELP_NOTHING;
     wake_all(pool, woken, true);
-    if (split == NULL && run == NULL) return false;
+    bool omp_set = w->omp_set;
+    w->omp_set = false;
+    w->done = done;
+    w->done_context = context;
     work_on(w, split, run);
-    return true;
+    if (w->client_omp != 0) set_omp(w->client_omp);
+    w->client_omp = 0;
+    w->omp_set = omp_set;
+    w->done = NULL;
+    pthread_mutex_lock(&pool->lock);
+    set_lent(w, true);
+    pthread_mutex_unlock(&pool->lock);
+    return HELP_WORKED;
 }
 
 /* The worker that the client stood in for is idle again, or has to see to what came meanwhile. */
 static bool stand_down(worker *w) {
     dt_pool *pool = w->pool;
     pthread_mutex_lock(&pool->lock);
+    if (!w->lent) { /* lost just now */
+        pthread_mutex_unlock(&pool->lock);
+        return false;
+    }
+    set_lent(w, false);
     bool work = pool->queue_first != NULL || pool->splits != NULL || pool->exiting ||
                 w->index >= atomic_load_explicit(&pool->threads, memory_order_relaxed);
     w->idle_next = NULL;
@@ -542,37 +607,29 @@ static bool stand_down(worker *w) {
     }
     pthread_mutex_unlock(&pool->lock);
     bool due = unnotified || is_idle_for_others(pool);
-    if (work) wake_all(pool, w, true);
+    if (work) wake_all(pool, w, false);
     return due;
 }
 
 bool dt__pool_help(dt_pool *pool, int64_t patience_ns, bool (*done)(void *context), void *context) {
-    bool due = false;
     pthread_mutex_lock(&pool->lock);
     worker *w = take_longest_idle(pool);
+    if (w != NULL) set_lent(w, true);
     pthread_mutex_unlock(&pool->lock);
-    if (w != NULL) {
-        bool omp_set = w->omp_set;
-        w->omp_set = false;
-        w->done = done;
-        w->done_context = context;
-        int64_t until_ns = dt_clock_ns() + patience_ns;
-        while (!done(context) && !atomic_load_explicit(&pool->shut_down, memory_order_relaxed)) {
-            if (help_once(w)) {
-                until_ns = dt_clock_ns() + patience_ns;
-            } else if (dt_clock_ns() > until_ns) {
-                break;
-            }
-            for (int k = 0; k < LINGER_SPINS; k++) dt_spin_pause();
-            sched_yield(); /* the controller may want this core to bring the work */
+    if (w == NULL) return false;
+    int64_t until_ns = dt_clock_ns() + patience_ns;
+    while (!done(context) && !atomic_load_explicit(&pool->shut_down, memory_order_relaxed)) {
+        help what = help_once(w, done, context);
+        if (what == HELP_LOST) return false;
+        if (what == HELP_WORKED) {
+            until_ns = dt_clock_ns() + patience_ns;
+        } else if (dt_clock_ns() > until_ns) {
+            break;
         }
-        if (w->client_omp != 0) set_omp(w->client_omp);
-        w->client_omp = 0;
-        w->omp_set = omp_set;
-        w->done = NULL;
-        due = stand_down(w);
+        for (int k = 0; k < LINGER_SPINS; k++) dt_spin_pause();
+        sched_yield(); /* the controller may want this core to bring the work */
     }
-    return due;
+    return stand_down(w);
 }
 
 /* ---- from outside --------------------------------------------------------------------------- */
@@ -616,6 +673,7 @@ static dt_status start_workers(dt_pool *pool, int threads) {
         memset(w, 0, sizeof *w);
         w->pool = pool;
         w->keeps_off = -1;
+        atomic_init(&w->cpu, -1);
         w->index = pool->started;
         dt_status status = dt__thread_start(&w->thread, worker_main, w, "dt-wrk-%d", w->index);
         if (status != DT_OK) {
