@@ -16,7 +16,7 @@ import dtorch
 from dtorch import _C
 
 STRETCHES = (1, 8, 64)
-STRETCHED_MAX = 15.0
+STRETCHED_MAX = 20.0
 
 _stretch = 1
 
