@@ -15,7 +15,7 @@ from typing import Any
 import dtorch
 import pytest
 from dtorch import _C
-from pending import held
+from pending import held, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -154,25 +154,27 @@ def test_loop_closed_with_awaits_pending(loop_factory: LoopFactory) -> None:
 
     refs = [abandoned() for _ in range(3)]
     loop = loop_factory()
-    assert loop.run_until_complete(asyncio.wait_for(t, 5)) is t
+    assert loop.run_until_complete(asyncio.wait_for(t, 50)) is t
     loop.close()
-    time.sleep(0.02)
+    assert _C._drain().get(30) is True
     collect()
     assert [(a(), b()) for a, b in refs] == [(None, None)] * 3
     assert eventfds() == before
 
 
+@patient
 def test_completion_while_the_loop_is_stopped(loop_factory: LoopFactory) -> None:
     """A loop that runs again later gets what was completed in the meantime."""
     loop = loop_factory()
-    t = held(0.03)
 
     async def wait() -> Any:
         return await t
 
-    task = loop.create_task(wait())
-    loop.run_until_complete(asyncio.sleep(0.001))
-    time.sleep(0.1)
+    with meanwhile(0.1):
+        t = held(0.1)
+        task = loop.create_task(wait())
+        loop.run_until_complete(asyncio.sleep(0.001))
+    assert _C._drain().get(30) is True
     assert not task.done()
     assert loop.run_until_complete(task) is t
     loop.close()
@@ -181,7 +183,7 @@ def test_completion_while_the_loop_is_stopped(loop_factory: LoopFactory) -> None
 def test_loop_is_collected_without_close() -> None:
     def leave() -> Any:
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(asyncio.wait_for(held(0.001), 5))
+        loop.run_until_complete(asyncio.wait_for(held(0.001), 50))
         return weakref.ref(loop)
 
     collect()
@@ -264,6 +266,7 @@ def test_awaits_of_one_tensor_from_many_loops_at_once(loop_factory: LoopFactory)
     assert all(x is t for x in found)
 
 
+@patient
 def test_loop_without_readers() -> None:
     """A loop that cannot watch a descriptor says so at the await."""
 
@@ -272,7 +275,7 @@ def test_loop_without_readers() -> None:
             raise NotImplementedError("no readers here")
 
     async def main() -> None:
-        with pytest.raises(NotImplementedError, match="no readers here"):
+        with meanwhile(0.5), pytest.raises(NotImplementedError, match="no readers here"):
             await held(0.5)
         assert (await dtorch.ones(1)).item() == 1  # what is ready needs none
 
@@ -294,9 +297,7 @@ def test_await_with_out_of_band_completion(run: Run) -> None:
         tasks = [asyncio.ensure_future(held(0.001 * i)) for i in range(1, 20)]
         await asyncio.sleep(0)
         time.sleep(0.1)
-        before = time.monotonic()
         await asyncio.gather(*tasks)
-        assert time.monotonic() - before < 2
 
     run(main())
 
