@@ -10,7 +10,7 @@ from typing import Any
 import dtorch
 import pytest
 from dtorch import _C
-from pending import held
+from pending import held, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -23,6 +23,13 @@ def stats() -> dict[str, int]:
     return dict(_C._sched_stats())
 
 
+async def until(count: str, more: int, before: dict[str, int]) -> dict[str, int]:
+    """The counts, once this one has grown by so many."""
+    while (now := dict(_C._sched_stats()))[count] - before[count] < more:
+        await asyncio.sleep(0.001)
+    return now
+
+
 def chain(x: Any, n: int) -> Any:
     """n products one after the other: nothing that fuses."""
     w = dtorch.eye(4)
@@ -31,23 +38,27 @@ def chain(x: Any, n: int) -> Any:
     return x
 
 
+@patient
 def test_a_discarded_chain_is_not_computed() -> None:
     before = stats()
-    x = held(0.05).reshape(1, 4)
-    y = chain(x, 50)
-    del y
+    with meanwhile(0.05):
+        x = held(0.05).reshape(1, 4)
+        y = chain(x, 50)
+        del y
     after = stats()
     assert after["dropped"] - before["dropped"] == 50
     assert x.tolist() == [[7.0] * 4]
 
 
+@patient
 def test_what_is_still_seen_is_computed() -> None:
     before = stats()
-    x = held(0.05).reshape(1, 4)
-    a = chain(x, 10)
-    b = chain(a, 10)
-    c = a + 1
-    del b, a
+    with meanwhile(0.05):
+        x = held(0.05).reshape(1, 4)
+        a = chain(x, 10)
+        b = chain(a, 10)
+        c = a + 1
+        del b, a
     assert c.tolist() == [[8.0] * 4]
     assert stats()["dropped"] - before["dropped"] == 10
 
@@ -70,19 +81,19 @@ def test_writes_in_place_to_what_is_seen_are_computed() -> None:
     assert alias.tolist() == [8.0] * 3
 
 
+@patient
 def test_a_cancelled_await_parks_until_somebody_asks(run: Run) -> None:
     async def main() -> None:
         before = dict(_C._sched_stats())
-        x = held(0.1).reshape(1, 4)
-        y = chain(x, 30)
-        task = asyncio.ensure_future(asyncio.wait_for(y, None))
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.sleep(0.2)
-        parked = _C._sched_stats()
-        assert parked["parked"] - before["parked"] >= 30
+        with meanwhile(0.1):
+            x = held(0.1).reshape(1, 4)
+            y = chain(x, 30)
+            task = asyncio.ensure_future(asyncio.wait_for(y, None))
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        parked = await until("parked", 30, before)
         assert parked["ended"] - before["ended"] < 10
         assert (await y).tolist() == [[7.0] * 4]
         assert parked["dropped"] == before["dropped"]
@@ -90,18 +101,19 @@ def test_a_cancelled_await_parks_until_somebody_asks(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_another_waiter_keeps_it_going(run: Run) -> None:
     async def main() -> None:
-        x = held(0.1).reshape(1, 4)
-        mid = chain(x, 10)
-        end = chain(mid, 10)
-
         async def wait(t: Any) -> Any:
             return await t
 
-        a, b = asyncio.ensure_future(wait(end)), asyncio.ensure_future(wait(mid))
-        await asyncio.sleep(0.02)
-        a.cancel()
+        with meanwhile(0.1):
+            x = held(0.1).reshape(1, 4)
+            mid = chain(x, 10)
+            end = chain(mid, 10)
+            a, b = asyncio.ensure_future(wait(end)), asyncio.ensure_future(wait(mid))
+            await asyncio.sleep(0.02)
+            a.cancel()
         assert (await b).tolist() == [[7.0] * 4]
         assert (await end).tolist() == [[7.0] * 4]
 
@@ -114,22 +126,26 @@ def test_another_waiter_keeps_it_going(run: Run) -> None:
         lambda y: y.tolist(),
         lambda y: y.sum().item(),
         lambda y: y.to_torch_async().done() or y.tolist(),
-        lambda y: _C._drain().get(10) and y.tolist(),
+        lambda y: _C._drain().get(50) and y.tolist(),
         lambda y: (y + 1).tolist(),
         lambda y: y.cpu().tolist(),
     ],
 )
+@patient
 def test_every_way_of_asking_ends_the_parking(run: Run, ask: Callable[[Any], Any]) -> None:
     async def main() -> Any:
-        y = chain(held(0.05).reshape(1, 4), 30)
-
         async def wait() -> None:
             await y
 
-        task = asyncio.ensure_future(wait())
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.sleep(0.1)
+        before = dict(_C._sched_stats())
+        with meanwhile(0.05):
+            y = chain(held(0.05).reshape(1, 4), 30)
+            task = asyncio.ensure_future(wait())
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await until("parked", 30, before)
         return y
 
     y = run(main())
@@ -137,20 +153,22 @@ def test_every_way_of_asking_ends_the_parking(run: Run, ask: Callable[[Any], Any
     assert y.tolist() == [[7.0] * 4]
 
 
+@patient
 def test_gather_and_futures_too(run: Run) -> None:
     async def main() -> None:
         before = dict(_C._sched_stats())
-        a, b = (chain(held(0.1).reshape(1, 4), 10) for _ in range(2))
 
         async def wait() -> None:
             await dtorch.gather(a, b)
 
-        task = asyncio.ensure_future(wait())
-        await asyncio.sleep(0.02)
-        task.cancel()
-        await asyncio.sleep(0.15)
-        middle = dict(_C._sched_stats())
-        assert middle["parked"] - before["parked"] >= 20
+        with meanwhile(0.1):
+            a, b = (chain(held(0.1).reshape(1, 4), 10) for _ in range(2))
+            task = asyncio.ensure_future(wait())
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await until("parked", 20, before)
         assert [t.tolist() for t in await dtorch.gather(a, b)] == [[[7.0] * 4]] * 2
 
         future = _C._drain  # another way to wait, which parks nothing by being cancelled
@@ -159,22 +177,23 @@ def test_gather_and_futures_too(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_cancelling_drops_what_the_coroutine_held(run: Run) -> None:
     async def main() -> None:
         before = dict(_C._sched_stats())
 
         async def work() -> Any:
-            return await chain(held(0.1).reshape(1, 4), 30)
+            return await chain(held(0.2).reshape(1, 4), 30)
 
-        task = asyncio.ensure_future(work())
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        del task
-        gc.collect()
-        await asyncio.sleep(0.2)
-        after = _C._sched_stats()
+        with meanwhile(0.2):
+            task = asyncio.ensure_future(work())
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del task
+            gc.collect()
+        after = await until("dropped", 30, before)
         assert after["dropped"] - before["dropped"] == 30
 
     run(main())
