@@ -12,6 +12,7 @@ from typing import Any
 import dtorch
 import pytest
 from dtorch import _C
+from pending import hold, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -107,6 +108,7 @@ def test_results_are_the_same() -> None:
     assert b[3, 5].item() == 64.0 * 64.0
 
 
+@patient
 def test_interactive_work_overtakes_bulk(run: Run) -> None:
     """All become ready at once, for one worker: called last, and not computed last."""
     order: list[str] = []
@@ -118,11 +120,12 @@ def test_interactive_work_overtakes_bulk(run: Run) -> None:
     async def main() -> None:
         gate, x = dtorch.zeros(256, 256), dtorch.ones(256, 256)
         await dtorch.drain()
-        _C._hold(gate, 0.2)
-        with dtorch.priority("bulk"):
-            work = {f"bulk {i}": gate @ x for i in range(12)}
-        with dtorch.priority("interactive"):
-            work["interactive"] = gate @ x
+        with meanwhile(0.2):
+            hold(gate, 0.2)
+            with dtorch.priority("bulk"):
+                work = {f"bulk {i}": gate @ x for i in range(12)}
+            with dtorch.priority("interactive"):
+                work["interactive"] = gate @ x
         await asyncio.gather(*(note(name, t) for name, t in work.items()))
 
     threads = dtorch.get_num_threads()
