@@ -15,7 +15,7 @@ from typing import Any
 import dtorch
 import pytest
 from dtorch import _C
-from pending import FAILURE, failing
+from pending import FAILURE, failing, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -157,9 +157,10 @@ def test_gather_sees_the_first_of_two(
     assert len(texts(caplog)) == 1  # of the other one
 
 
+@patient
 def test_cancelled_await(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        with pytest.raises(TimeoutError):
+        with meanwhile(0.1), pytest.raises(TimeoutError):
             async with dtorch.deadline(0.01):
                 await failing(0.1)
 
@@ -167,9 +168,11 @@ def test_cancelled_await(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     assert texts(caplog) == []  # nobody could see it any more, so it was not computed
 
 
+@patient
 def test_dropped_before_it_is_computed(caplog: pytest.LogCaptureFixture) -> None:
     before = _C._sched_stats()["dropped"]
-    failing(0.05)
+    with meanwhile(0.05):
+        failing(0.05)
     assert texts(caplog) == []
     assert _C._sched_stats()["dropped"] == before + 1
 
