@@ -17,7 +17,7 @@ import dtorch
 import pytest
 import torch
 from dtorch import _C
-from pending import FAILURE, failing, held
+from pending import FAILURE, failing, held, meanwhile, patient
 
 Run = Callable[[Any], Any]
 
@@ -74,15 +74,17 @@ def test_views_and_strides(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_states(run: Run) -> None:
     async def main() -> None:
-        future = held(0.2).to_torch_async()
-        assert (future.done(), future.is_ready(), future.cancelled()) == (False, False, False)
-        assert repr(future) == "<TensorFuture pending>"
-        with pytest.raises(asyncio.InvalidStateError):
-            future.result()
-        with pytest.raises(asyncio.InvalidStateError):
-            future.exception()
+        with meanwhile(0.2):
+            future = held(0.2).to_torch_async()
+            assert (future.done(), future.is_ready(), future.cancelled()) == (False, False, False)
+            assert repr(future) == "<TensorFuture pending>"
+            with pytest.raises(asyncio.InvalidStateError):
+                future.result()
+            with pytest.raises(asyncio.InvalidStateError):
+                future.exception()
         await future
         assert (future.done(), future.is_ready(), future.cancelled()) == (True, True, False)
         assert future.exception() is None
@@ -119,6 +121,7 @@ def test_failure(run: Run) -> None:
 # --- asyncio's combinators ---------------------------------------------------------------------
 
 
+@patient
 def test_wait(run: Run) -> None:
     async def main() -> None:
         futures = [held(0.01 * i).to_torch_async() for i in range(1, 4)]
@@ -126,22 +129,24 @@ def test_wait(run: Run) -> None:
         assert (len(done), len(left)) == (3, 0)
         if sys.version_info >= (3, 11):  # 3.10 wraps each in a task
             assert done == set(futures)
-        slow = held(0.5).to_torch_async()
-        done, left = await asyncio.wait(
-            [held(0.01).to_torch_async(), slow], return_when=asyncio.FIRST_COMPLETED
-        )
-        assert (len(done), len(left)) == (1, 1)
-        done, left = await asyncio.wait(
-            [failing(0.01).to_torch_async(), slow], return_when=asyncio.FIRST_EXCEPTION
-        )
-        assert (len(done), len(left)) == (1, 1)
-        done, left = await asyncio.wait([slow], timeout=0.01)
-        assert (len(done), len(left)) == (0, 1)
+        with meanwhile(0.5):
+            slow = held(0.5).to_torch_async()
+            done, left = await asyncio.wait(
+                [held(0.01).to_torch_async(), slow], return_when=asyncio.FIRST_COMPLETED
+            )
+            assert (len(done), len(left)) == (1, 1)
+            done, left = await asyncio.wait(
+                [failing(0.01).to_torch_async(), slow], return_when=asyncio.FIRST_EXCEPTION
+            )
+            assert (len(done), len(left)) == (1, 1)
+            done, left = await asyncio.wait([slow], timeout=0.01)
+            assert (len(done), len(left)) == (0, 1)
         await slow
 
     run(main())
 
 
+@patient
 def test_other_combinators(run: Run) -> None:
     async def main() -> None:
         def fresh() -> Any:
@@ -150,12 +155,12 @@ def test_other_combinators(run: Run) -> None:
         for value in (
             *(await asyncio.gather(fresh(), fresh(), fresh())),
             await asyncio.shield(fresh()),
-            await asyncio.wait_for(fresh(), 5),
+            await asyncio.wait_for(fresh(), 50),
             await asyncio.ensure_future(fresh()),
             *[await each for each in asyncio.as_completed([fresh(), fresh()])],
         ):
             assert value[0] == 5.0
-        with pytest.raises(asyncio.TimeoutError):
+        with meanwhile(0.3), pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(held(0.3).to_torch_async(), 0.01)
         found = await asyncio.gather(
             fresh(), failing(0.01).to_torch_async(), return_exceptions=True
@@ -178,31 +183,31 @@ def test_awaited_from_two_threads_and_loops() -> None:
         t.start()
     found.append(future.get())
     for t in threads:
-        t.join(10)
+        t.join(50)
     assert [x is found[0] for x in found] == [True] * 4
 
 
 # --- cancel ------------------------------------------------------------------------------------
 
 
+@patient
 def test_cancel(run: Run) -> None:
     async def main() -> None:
-        t = held(0.6)
-        future, other = t.to_torch_async(), t.to_torch_async()
-        waiting = [asyncio.ensure_future(future) for _ in range(3)]
-        called: list[Any] = []
-        future.add_done_callback(called.append)
-        await asyncio.sleep(0.01)
-        assert future.cancel()
-        assert not future.cancel()
-        assert future.cancelled()
-        assert future.done()
-        assert repr(future) == "<TensorFuture cancelled>"
-        start = time.monotonic()
-        for task in waiting:
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert time.monotonic() - start < 0.4
+        with meanwhile(0.6):
+            t = held(0.6)
+            future, other = t.to_torch_async(), t.to_torch_async()
+            waiting = [asyncio.ensure_future(future) for _ in range(3)]
+            called: list[Any] = []
+            future.add_done_callback(called.append)
+            await asyncio.sleep(0.01)
+            assert future.cancel()
+            assert not future.cancel()
+            assert future.cancelled()
+            assert future.done()
+            assert repr(future) == "<TensorFuture cancelled>"
+            for task in waiting:
+                with pytest.raises(asyncio.CancelledError):
+                    await task
         await asyncio.sleep(0)
         assert called == [future]
         with pytest.raises(asyncio.CancelledError):
@@ -217,15 +222,16 @@ def test_cancel(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_cancel_while_another_thread_blocks() -> None:
-    future = held(2.0).to_torch_async()
-    threading.Timer(0.05, future.cancel).start()
-    start = time.monotonic()
-    with pytest.raises(asyncio.CancelledError):
-        future.get()
-    assert time.monotonic() - start < 1
+    with meanwhile(2.0):
+        future = held(2.0).to_torch_async()
+        threading.Timer(0.05, future.cancel).start()
+        with pytest.raises(asyncio.CancelledError):
+            future.get()
 
 
+@patient
 def test_cancel_message(run: Run) -> None:
     """As asyncio.Future: CancelledError(msg), without arguments where there was no message."""
 
@@ -237,10 +243,11 @@ def test_cancel_message(run: Run) -> None:
             ((), {"msg": 3}, (3,)),
             (((1, 2),), {}, ((1, 2),)),
         ):
-            future = held(0.5).to_torch_async()
-            waiting = asyncio.ensure_future(future)
-            await asyncio.sleep(0)
-            assert future.cancel(*args, **kwargs) is True
+            with meanwhile(0.5):
+                future = held(0.5).to_torch_async()
+                waiting = asyncio.ensure_future(future)
+                await asyncio.sleep(0)
+                assert future.cancel(*args, **kwargs) is True
             assert future.cancel("too late") is False
             errors: list[BaseException] = []
             for ask in (future.result, future.exception, future.get):
@@ -284,22 +291,25 @@ def test_cancel_before_the_result_is_delivered(run: Run) -> None:
         future = held(0.05, 2.0).to_torch_async()
         waiting = asyncio.ensure_future(future)
         await asyncio.sleep(0)
-        time.sleep(0.2)
+        while not future.done():
+            time.sleep(0.001)
         assert future.cancel() is False
         assert (await waiting)[0] == 2
 
     run(main())
 
 
+@patient
 def test_cancel_from_a_callback_of_its_own(run: Run) -> None:
     async def main() -> None:
-        future = held(0.5).to_torch_async()
-        found: list[Any] = []
-        future.add_done_callback(lambda f: found.append((f.cancel(), f.cancelled())))
-        future.add_done_callback(lambda f: found.append(f.remove_done_callback(print)))
-        future.cancel()
+        with meanwhile(0.5):
+            future = held(0.5).to_torch_async()
+            found: list[Any] = []
+            future.add_done_callback(lambda f: found.append((f.cancel(), f.cancelled())))
+            future.add_done_callback(lambda f: found.append(f.remove_done_callback(print)))
+            future.cancel()
         future.add_done_callback(lambda f: found.append(f.cancelled()))
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while len(found) < 3 and time.monotonic() < end:
             await asyncio.sleep(0)
         assert sorted(map(str, found)) == ["(False, True)", "0", "True"]
@@ -307,17 +317,19 @@ def test_cancel_from_a_callback_of_its_own(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_callbacks_of_a_cancelled_one_have_their_context(run: Run) -> None:
     async def main() -> None:
-        future = held(0.5).to_torch_async()
-        seen: list[str] = []
-        for name in ("A", "B"):
-            variable.set(name)
-            future.add_done_callback(lambda _: seen.append(variable.get()))
-        variable.set("C")
-        future.cancel()
+        with meanwhile(0.5):
+            future = held(0.5).to_torch_async()
+            seen: list[str] = []
+            for name in ("A", "B"):
+                variable.set(name)
+                future.add_done_callback(lambda _: seen.append(variable.get()))
+            variable.set("C")
+            future.cancel()
         assert seen == []  # never from inside the call
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while len(seen) < 2 and time.monotonic() < end:
             await asyncio.sleep(0)
         assert seen == ["A", "B"]
@@ -325,52 +337,55 @@ def test_callbacks_of_a_cancelled_one_have_their_context(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_task_that_waits_is_cancelled_with_a_message(run: Run) -> None:
     """Task.cancel(msg) reaches the await, of a tensor and of a future, and nobody else's."""
 
     async def main() -> None:
-        t = held(0.8, 1.0)
-        future = t.to_torch_async()
-        for make in (lambda: t, lambda: future, lambda: dtorch.gather(t)):
+        with meanwhile(0.8):
+            t = held(0.8, 1.0)
+            future = t.to_torch_async()
+            for make in (lambda: t, lambda: future, lambda: dtorch.gather(t)):
 
-            async def wait(make: Any = make) -> None:
-                try:
-                    await make()
-                except asyncio.CancelledError as error:
-                    assert error.args == ("why",)
-                    raise
+                async def wait(make: Any = make) -> None:
+                    try:
+                        await make()
+                    except asyncio.CancelledError as error:
+                        assert error.args == ("why",)
+                        raise
 
-            task, other = asyncio.ensure_future(wait()), asyncio.ensure_future(make())
-            await asyncio.sleep(0)
-            task.cancel("why")
-            with pytest.raises(asyncio.CancelledError) as caught:
-                await task
-            if sys.version_info >= (3, 11):
-                assert caught.value.args == ("why",)
-            assert task.cancelled()
-            assert not other.done()
-            other.cancel()
+                task, other = asyncio.ensure_future(wait()), asyncio.ensure_future(make())
+                await asyncio.sleep(0)
+                task.cancel("why")
+                with pytest.raises(asyncio.CancelledError) as caught:
+                    await task
+                if sys.version_info >= (3, 11):
+                    assert caught.value.args == ("why",)
+                assert task.cancelled()
+                assert not other.done()
+                other.cancel()
         assert not future.cancelled()
         assert (await future)[0] == 1
 
     run(main())
 
 
+@patient
 def test_cancel_swallowed(run: Run) -> None:
     """A task that goes on after a cancellation can await the same thing again."""
 
     async def main() -> None:
-        future = held(0.5, 4.0).to_torch_async()
-
         async def stubborn() -> Any:
             try:
                 await future
             except asyncio.CancelledError:
                 return await future
 
-        task = asyncio.ensure_future(stubborn())
-        await asyncio.sleep(0)
-        task.cancel()
+        with meanwhile(0.5):
+            future = held(0.5, 4.0).to_torch_async()
+            task = asyncio.ensure_future(stubborn())
+            await asyncio.sleep(0)
+            task.cancel()
         assert (await task)[0] == 4
         if sys.version_info >= (3, 11):
             assert task.cancelling() == 1
@@ -378,35 +393,40 @@ def test_cancel_swallowed(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_shield_and_wait_for(run: Run) -> None:
     async def main() -> None:
-        future = held(0.5, 5.0).to_torch_async()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(future), 0.001)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(future, 0.001)
-        assert not future.cancelled()
-        shielded = asyncio.shield(future)
-        shielded.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await shielded
+        with meanwhile(0.5):
+            future = held(0.5, 5.0).to_torch_async()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(future), 0.001)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(future, 0.001)
+            assert not future.cancelled()
+            shielded = asyncio.shield(future)
+            shielded.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await shielded
         assert (await future)[0] == 5
-        gone = held(2.0).to_torch_async()
-        shielded = asyncio.shield(gone)
-        await asyncio.sleep(0)
-        gone.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await shielded
+        with meanwhile(2.0):
+            gone = held(2.0).to_torch_async()
+            shielded = asyncio.shield(gone)
+            await asyncio.sleep(0)
+            gone.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await shielded
 
     run(main())
 
 
+@patient
 def test_gather_of_a_cancelled_one(run: Run) -> None:
     async def main() -> None:
-        slow, gone = held(0.3, 6.0).to_torch_async(), held(2.0).to_torch_async()
-        both = asyncio.gather(slow, gone, return_exceptions=True)
-        await asyncio.sleep(0)
-        gone.cancel("gone")
+        with meanwhile(2.0):
+            slow, gone = held(0.3, 6.0).to_torch_async(), held(2.0).to_torch_async()
+            both = asyncio.gather(slow, gone, return_exceptions=True)
+            await asyncio.sleep(0)
+            gone.cancel("gone")
         value, error = await both
         assert value[0] == 6
         assert isinstance(error, asyncio.CancelledError)
@@ -415,27 +435,29 @@ def test_gather_of_a_cancelled_one(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with 3.11")
+@patient
 def test_timeouts_nest_and_leave_no_request_to_cancel(run: Run) -> None:
     async def main() -> None:
-        future = held(0.5, 8.0).to_torch_async()
         task = asyncio.current_task()
         assert task is not None
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(20):
+        with meanwhile(0.5), pytest.raises(TimeoutError):
+            future = held(0.5).to_torch_async()
+            async with asyncio.timeout(50):
                 async with asyncio.timeout(0.001):
                     await future
         assert task.cancelling() == 0
-        async with asyncio.timeout(20) as outer:
-            with pytest.raises(TimeoutError):
+        async with asyncio.timeout(50) as outer:
+            with meanwhile(0.5), pytest.raises(TimeoutError):
+                future = held(0.5, 8.0).to_torch_async()
                 async with asyncio.timeout(0.001):
                     await future
             assert (await future)[0] == 8
         assert not outer.expired()
         # The future's own cancellation is no timeout.
-        gone = held(2.0).to_torch_async()
-        asyncio.get_running_loop().call_soon(gone.cancel)
-        with pytest.raises(asyncio.CancelledError):
-            async with asyncio.timeout(20):
+        with meanwhile(2.0), pytest.raises(asyncio.CancelledError):
+            gone = held(2.0).to_torch_async()
+            asyncio.get_running_loop().call_soon(gone.cancel)
+            async with asyncio.timeout(50):
                 await gone
         assert task.cancelling() == 0
 
@@ -443,20 +465,22 @@ def test_timeouts_nest_and_leave_no_request_to_cancel(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with 3.11")
+@patient
 def test_task_group(run: Run) -> None:
     async def wait(future: Any) -> Any:
         return await future
 
     async def main() -> None:
-        future, gone = held(0.1, 9.0).to_torch_async(), held(0.5).to_torch_async()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(wait(f)) for f in (future, gone, future)]
-            await asyncio.sleep(0)
-            gone.cancel()  # a cancelled child is no failure of the group
+        with meanwhile(0.5):
+            future, gone = held(0.1, 9.0).to_torch_async(), held(0.5).to_torch_async()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(wait(f)) for f in (future, gone, future)]
+                await asyncio.sleep(0)
+                gone.cancel()  # a cancelled child is no failure of the group
         assert [t.cancelled() for t in tasks] == [False, True, False]
         assert tasks[0].result()[0] == 9
-        slow = held(1.0, 1.0).to_torch_async()
-        with pytest.raises(BaseExceptionGroup) as caught:  # noqa: F821
+        with meanwhile(1.0), pytest.raises(BaseExceptionGroup) as caught:  # noqa: F821
+            slow = held(1.0, 1.0).to_torch_async()
             async with asyncio.TaskGroup() as group:
                 other = group.create_task(wait(slow))
                 group.create_task(wait(failing(0.01).to_torch_async()))
@@ -471,18 +495,20 @@ def test_task_group(run: Run) -> None:
 # --- blocking ----------------------------------------------------------------------------------
 
 
+@patient
 def test_get() -> None:
-    future = held(0.2).to_torch_async()
     start = time.monotonic()
-    with pytest.raises(TimeoutError):
-        future.get(timeout=0.001)
-    with pytest.raises(TimeoutError):
-        future.get(0)
-    with pytest.raises(TimeoutError):
-        future.get(-1)
-    assert future.get(timeout=5)[0] == 7
+    with meanwhile(0.2):
+        future = held(0.2).to_torch_async()
+        with pytest.raises(TimeoutError):
+            future.get(timeout=0.001)
+        with pytest.raises(TimeoutError):
+            future.get(0)
+        with pytest.raises(TimeoutError):
+            future.get(-1)
+    assert future.get(timeout=50)[0] == 7
     assert future.get()[0] == 7
-    assert 0.1 < time.monotonic() - start < 3
+    assert time.monotonic() - start > 0.1
 
 
 @pytest.mark.parametrize("bad", ["1", float("nan"), [1]])
@@ -551,6 +577,7 @@ def test_callback_errors_reach_the_loops_handler(run: Run) -> None:
     assert [type(c["exception"]) for c in reported] == [ZeroDivisionError]
 
 
+@patient
 def test_remove_done_callback(run: Run) -> None:
     async def main() -> None:
         called: list[Any] = []
@@ -565,12 +592,13 @@ def test_remove_done_callback(run: Run) -> None:
             def __hash__(self) -> int:
                 return 1
 
-        future = held(0.2).to_torch_async()
-        for _ in range(3):
-            future.add_done_callback(Equal())
-        future.add_done_callback(called.append)
-        assert future.remove_done_callback(Equal()) == 3
-        assert future.remove_done_callback(Equal()) == 0
+        with meanwhile(0.2):
+            future = held(0.2).to_torch_async()
+            for _ in range(3):
+                future.add_done_callback(Equal())
+            future.add_done_callback(called.append)
+            assert future.remove_done_callback(Equal()) == 3
+            assert future.remove_done_callback(Equal()) == 0
         await future
         await asyncio.sleep(0.05)
         assert called == [future]
@@ -579,12 +607,11 @@ def test_remove_done_callback(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_removing_while_comparing(run: Run) -> None:
     """An __eq__ that changes the list while it is walked."""
 
     async def main() -> None:
-        future = held(0.3).to_torch_async()
-
         class Evil:
             def __call__(self, _: Any) -> None: ...
 
@@ -597,11 +624,13 @@ def test_removing_while_comparing(run: Run) -> None:
 
         def plain(_: Any) -> None: ...
 
-        for _ in range(3):
-            future.add_done_callback(Evil())
-            future.add_done_callback(plain)
-        with pytest.raises(RecursionError):
-            future.remove_done_callback(Evil())
+        with meanwhile(0.3):
+            future = held(0.3).to_torch_async()
+            for _ in range(3):
+                future.add_done_callback(Evil())
+                future.add_done_callback(plain)
+            with pytest.raises(RecursionError):
+                future.remove_done_callback(Evil())
         await future
 
     run(main())
@@ -613,7 +642,7 @@ def test_callback_without_a_loop() -> None:
     variable.set("outside")
     future.add_done_callback(lambda f: called.append((f, variable.get())))
     variable.set("later")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not called and time.monotonic() < deadline:
         time.sleep(0.001)  # the main thread runs pending calls between its instructions
     assert called == [(future, "outside")]
@@ -634,18 +663,21 @@ def test_bad_callback_arguments() -> None:
 # --- memory ------------------------------------------------------------------------------------
 
 
+@patient
 def test_pending_future_is_kept_by_its_callback_only(run: Run) -> None:
     async def main() -> None:
         called: list[Any] = []
-        future = held(0.2).to_torch_async()
-        future.add_done_callback(lambda f: called.append(f.result()[0].item()))
-        kept = weakref.ref(future)
-        del future
-        gc.collect()
-        assert kept() is not None
-        dropped = weakref.ref(held(0.05).to_torch_async())
-        assert dropped() is None
-        await asyncio.sleep(0.4)
+        with meanwhile(0.3):
+            future = held(0.3).to_torch_async()
+            future.add_done_callback(lambda f: called.append(f.result()[0].item()))
+            kept = weakref.ref(future)
+            del future
+            gc.collect()
+            assert kept() is not None
+            dropped = weakref.ref(held(0.3).to_torch_async())
+            assert dropped() is None
+        while not called:
+            await asyncio.sleep(0.001)
         assert called == [7.0]
         gc.collect()
         assert kept() is None
@@ -668,17 +700,16 @@ def test_callback_cycle_is_let_go(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_many_waiters_of_one_future(run: Run) -> None:
     async def main() -> None:
-        for seconds in (0.3, 1, 4, 16):  # all must wait before it is done
-            future = held(seconds).to_torch_async()
+        with meanwhile(0.3):  # all must wait before it is done
+            future = held(0.3).to_torch_async()
             tasks = [asyncio.ensure_future(future) for _ in range(5000)]
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            if not future.done():
-                break
-        for task in tasks[::2]:
-            task.cancel()
+            for task in tasks[::2]:
+                task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(x, asyncio.CancelledError) for x in found[::2])
         assert all(x is found[1] for x in found[1::2])
