@@ -1,7 +1,8 @@
 """dtorch.limit: operations in flight are counted, and who enters waits in turn for room.
 
 Operations in flight are made with _C._hold, which is pending for a time of its own; nothing here
-depends on how long anything takes, but for time limits that are much too long.
+depends on how long anything takes: what must happen while something is pending starts anew, with
+more time, on a machine that was too slow for it, and time limits are much too long.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import dtorch
 import pytest
 from dtorch import _C
-from pending import FAILURE, failing, held
+from pending import FAILURE, Stalled, failing, held, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -31,7 +32,7 @@ LONG = 0.4
 
 async def settled(lim: Any) -> None:
     """Until nothing is in flight: the count is lowered just after the result can be seen."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 50
     while lim.in_flight and time.monotonic() < end:
         await asyncio.sleep(0.001)
     assert lim.in_flight == 0
@@ -40,31 +41,35 @@ async def settled(lim: Any) -> None:
 # --- counting ----------------------------------------------------------------------------------
 
 
+@patient
 def test_counts_what_is_called_in_the_block(run: Run) -> None:
     async def main() -> None:
         before = held(LONG)
-        async with dtorch.limit(100) as lim:
-            assert (lim.n, lim.in_flight) == (100, 0)
-            a = held(LONG)
-            assert lim.in_flight == 1
-            b = a + 1
-            assert lim.in_flight == 2
-            dtorch.ones(3) + 1  # computed at the call
-            assert lim.in_flight == 2
-            assert repr(lim) == "<dtorch.limit 2 of 100 in flight>"
-        after = held(LONG)
-        assert lim.in_flight == 2  # also once the block was left
+        with meanwhile(LONG):
+            async with dtorch.limit(100) as lim:
+                assert (lim.n, lim.in_flight) == (100, 0)
+                a = held(LONG)
+                assert lim.in_flight == 1
+                b = a + 1
+                assert lim.in_flight == 2
+                dtorch.ones(3) + 1  # computed at the call
+                assert lim.in_flight == 2
+                assert repr(lim) == "<dtorch.limit 2 of 100 in flight>"
+            after = held(LONG)
+            assert lim.in_flight == 2  # also once the block was left
         await dtorch.gather(before, b, after)
         await settled(lim)
 
     run(main())
 
 
+@patient
 def test_failed_operations_end_too(run: Run) -> None:
     async def main() -> None:
         async with dtorch.limit(1) as lim:
-            t = failing(0.01)
-            assert lim.in_flight == 2
+            with meanwhile(0.1):
+                t = failing(0.1)
+                assert lim.in_flight == 2
             with pytest.raises(RuntimeError, match=FAILURE):
                 await t
             await lim.room()
@@ -84,6 +89,7 @@ def test_dropped_handles_still_count_until_the_end(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_belongs_to_the_context(run: Run) -> None:
     async def call() -> Any:
         await asyncio.sleep(0)
@@ -91,28 +97,31 @@ def test_belongs_to_the_context(run: Run) -> None:
 
     async def main() -> None:
         lim = dtorch.limit(100)
-        outside = asyncio.ensure_future(call())
-        async with lim:
-            inside = asyncio.ensure_future(call())
-        await asyncio.gather(outside, inside)
-        assert lim.in_flight == 1
+        with meanwhile(LONG):
+            outside = asyncio.ensure_future(call())
+            async with lim:
+                inside = asyncio.ensure_future(call())
+            await asyncio.gather(outside, inside)
+            assert lim.in_flight == 1
 
     run(main())
 
 
+@patient
 def test_nested_limits_count_in_each(run: Run) -> None:
     async def main() -> None:
         outer, inner = dtorch.limit(10), dtorch.limit(5)
-        async with outer:
-            kept = [held(LONG)]
-            async with inner:
-                kept.append(held(LONG))
-                assert (outer.in_flight, inner.in_flight) == (2, 1)
-                async with outer:  # again: an operation counts once
+        with meanwhile(LONG):
+            async with outer:
+                kept = [held(LONG)]
+                async with inner:
                     kept.append(held(LONG))
-                    assert (outer.in_flight, inner.in_flight) == (3, 2)
-            kept.append(held(LONG))
-            assert (outer.in_flight, inner.in_flight) == (4, 2)
+                    assert (outer.in_flight, inner.in_flight) == (2, 1)
+                    async with outer:  # again: an operation counts once
+                        kept.append(held(LONG))
+                        assert (outer.in_flight, inner.in_flight) == (3, 2)
+                kept.append(held(LONG))
+                assert (outer.in_flight, inner.in_flight) == (4, 2)
         await dtorch.gather(*kept)
         await settled(outer)
         await settled(inner)
@@ -138,6 +147,7 @@ def test_exceptions_leave_the_block(run: Run) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
+@patient
 def test_never_more_than_n(run: Run, n: int) -> None:
     """The plain bound: one operation in a block."""
     most = 0
@@ -153,7 +163,9 @@ def test_never_more_than_n(run: Run, n: int) -> None:
     async def main() -> None:
         lim = dtorch.limit(n)
         await asyncio.gather(*(request(lim) for _ in range(40)))
-        assert most == n
+        assert most <= n
+        if most < n:
+            raise Stalled
         await settled(lim)
 
     run(main())
@@ -193,11 +205,13 @@ def test_room_waits_and_several_fit(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_a_block_that_calls_more_waits_afterwards(run: Run) -> None:
     async def main() -> None:
         async with dtorch.limit(2) as lim:
-            kept = [held(LONG) for _ in range(6)]  # calls never wait
-            assert lim.in_flight == 6
+            with meanwhile(LONG):
+                kept = [held(LONG) for _ in range(6)]  # calls never wait
+                assert lim.in_flight == 6
             await lim.room()
             assert lim.in_flight < 2
             del kept
@@ -216,12 +230,13 @@ def test_a_turn_that_is_not_used_goes_to_the_next(run: Run) -> None:
         lim = dtorch.limit(1)
         async with lim:
             held(0.01)
-        await asyncio.wait_for(asyncio.gather(*(request(lim, i) for i in range(5))), 20)
+        await asyncio.wait_for(asyncio.gather(*(request(lim, i) for i in range(5))), 50)
 
     run(main())
     assert entered == list(range(5))
 
 
+@patient
 def test_cancelled_waiters_leave_the_queue(run: Run) -> None:
     async def request(lim: Any) -> None:
         async with lim:
@@ -229,67 +244,75 @@ def test_cancelled_waiters_leave_the_queue(run: Run) -> None:
 
     async def main() -> None:
         lim = dtorch.limit(1)
-        async with lim:
-            first = held(LONG)
-        tasks = [asyncio.ensure_future(request(lim)) for _ in range(6)]
-        await asyncio.sleep(0)
-        for task in tasks[::2]:
-            task.cancel()
+        with meanwhile(LONG):
+            async with lim:
+                first = held(LONG)
+            tasks = [asyncio.ensure_future(request(lim)) for _ in range(6)]
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(x, asyncio.CancelledError) for x in found] == [True, False] * 3
         await first
-        with pytest.raises(asyncio.TimeoutError):
-            async with lim:
+        async with lim:
+            with meanwhile(LONG), pytest.raises(asyncio.TimeoutError):
                 held(LONG)
                 await asyncio.wait_for(lim.room(), 0.001)
-        await asyncio.wait_for(lim.room(), 20)
+        await asyncio.wait_for(lim.room(), 50)
 
     run(main())
 
 
+@patient
 def test_cancelled_when_its_turn_has_come(run: Run) -> None:
     """Granted, and not resumed yet: the turn goes on to the next."""
 
     async def main() -> None:
         lim = dtorch.limit(1)
-        async with lim:
-            held(LONG)
-        waiting = [asyncio.ensure_future(lim.room()) for _ in range(3)]
-        await asyncio.sleep(0)
-        time.sleep(2 * LONG)  # the first has been told by now, and the loop does not know
+        with meanwhile(LONG):
+            async with lim:
+                held(LONG)
+            waiting = [asyncio.ensure_future(lim.room()) for _ in range(3)]
+            await asyncio.sleep(0)
+        while lim.in_flight:
+            time.sleep(0.001)
+        time.sleep(0.05)  # the first has been told by now, and the loop does not know
         waiting[0].cancel()
-        found = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        found = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 50)
         assert [type(x) for x in found] == [asyncio.CancelledError, type(None), type(None)]
-        await asyncio.wait_for(lim.room(), 20)
+        await asyncio.wait_for(lim.room(), 50)
 
     run(main())
 
 
+@patient
 def test_what_was_put_aside_runs_for_who_waits_for_room(run: Run) -> None:
     """A cancelled await parks what has not started; it must not keep its room for ever."""
 
     async def main() -> None:
         lim = dtorch.limit(1)
-        source = held(LONG)
-        async with lim:
-            y = (source + 1) * 2  # not started: its input is pending
-            assert lim.in_flight == 2
-        task = asyncio.ensure_future(y)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.sleep(2 * LONG)
-        await asyncio.wait_for(lim.room(), 20)
+        with meanwhile(LONG):
+            source = held(LONG)
+            async with lim:
+                y = (source + 1) * 2  # not started: its input is pending
+                assert lim.in_flight == 2
+            task = asyncio.ensure_future(y)
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await source
+        await asyncio.wait_for(lim.room(), 50)
         assert lim.in_flight == 0
         assert y.tolist() == [16.0] * 4
-        async with lim:  # waiting first, and put aside then
-            z = held(LONG) + 1
-        waiting = asyncio.ensure_future(lim.room())
-        task = asyncio.ensure_future(z)
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait_for(waiting, 20)
+        with meanwhile(LONG):
+            async with lim:  # waiting first, and put aside then
+                z = held(LONG) + 1
+            waiting = asyncio.ensure_future(lim.room())
+            task = asyncio.ensure_future(z)
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.wait_for(waiting, 50)
         assert z.tolist() == [8.0] * 4
 
     run(main())
@@ -316,7 +339,7 @@ def test_a_loop_that_dies_gives_its_turns_back(loop_factory: LoopFactory) -> Non
 
     async def enter() -> None:
         ticker = asyncio.ensure_future(tick())
-        await asyncio.wait_for(lim.room(), 20)
+        await asyncio.wait_for(lim.room(), 50)
         ticker.cancel()
 
     for _ in range(3):
@@ -390,6 +413,7 @@ def test_n_of_a_wrong_type(bad: Any) -> None:
         dtorch.limit(bad)
 
 
+@patient
 def test_waiting_needs_a_loop() -> None:
     lim = dtorch.limit(1)
 
@@ -398,7 +422,7 @@ def test_waiting_needs_a_loop() -> None:
             held(LONG)
         await lim.room()
 
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with meanwhile(LONG), pytest.raises(RuntimeError, match="no running event loop"):
         main().send(None)
 
 
@@ -415,34 +439,37 @@ def test_nothing_is_left(run: Run) -> None:
 
     def objects() -> int:
         gc.collect()
-        assert _C._drain().get(20) is True
-        time.sleep(0.02)
+        assert _C._drain().get(50) is True
         dtorch.empty_cache()
         return int(dtorch.memory_stats()["objects"])
 
     run(main())
-    before = objects()
+    most = objects() + 8  # freed, but for what per-thread lists keep
     run(main())
-    assert objects() <= before + 8  # freed, but for what per-thread lists keep
+    end = time.monotonic() + 30
+    while objects() > most:
+        assert time.monotonic() < end
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="3.12 warns about forks with threads")
+@patient
 def test_a_forked_child_starts_anew(run: Run) -> None:
     async def main() -> None:
         lim = dtorch.limit(1)
-        async with lim:
-            t = held(1.0)
-        waiting = asyncio.ensure_future(lim.room())
-        await asyncio.sleep(0)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os._exit(0 if lim.in_flight == 0 and lim._core.request() is None else 3)
-            finally:
-                os._exit(4)
-        _, status = os.waitpid(pid, 0)  # noqa: ASYNC222
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert lim.in_flight == 1
+        with meanwhile(1.0):
+            async with lim:
+                t = held(1.0)
+            waiting = asyncio.ensure_future(lim.room())
+            await asyncio.sleep(0)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    os._exit(0 if lim.in_flight == 0 and lim._core.request() is None else 3)
+                finally:
+                    os._exit(4)
+            _, status = os.waitpid(pid, 0)  # noqa: ASYNC222
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert lim.in_flight == 1
         await waiting
         await t
 
