@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import dtorch
+import pending
 import pytest
 from dtorch import _C, _creation, _functions
-from pending import FAILURE
+from pending import FAILURE, Stalled, meanwhile, patient
 
 pytestmark = pytest.mark.notorch
 
@@ -33,7 +34,7 @@ LONG = 0.1
 
 
 def hold(tensor: Any, seconds: float = LONG) -> Any:
-    return _C._hold(tensor, seconds)
+    return pending.hold(tensor, seconds)
 
 
 def numbers() -> Any:
@@ -112,13 +113,15 @@ def plain(result: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CALLS)
+@patient
 def test_call_returns_at_once_and_await_gives_the_shape(name: str, run: Run) -> None:
     call, want = CALLS[name]
 
     async def main() -> Any:
-        result = call()  # would raise BlockingError if it waited
-        pending = as_tuple(result)
-        assert not any(t.is_ready() for t in pending)
+        with meanwhile(LONG):
+            result = call()  # would raise BlockingError if it waited
+            results = as_tuple(result)
+            assert not any(t.is_ready() for t in results)
         ticks = 0
 
         async def tick() -> None:
@@ -128,12 +131,13 @@ def test_call_returns_at_once_and_await_gives_the_shape(name: str, run: Run) -> 
                 ticks += 1
 
         ticker = asyncio.ensure_future(tick())
-        for t in pending:
+        for t in results:
             assert await t is t
         ticker.cancel()
-        assert ticks >= 2, "the loop ran meanwhile"
+        if ticks < 2:  # the loop runs meanwhile
+            raise Stalled
         # No wait from here on: the policy would forbid it.
-        for t in pending:
+        for t in results:
             assert t.numel() == len(list(_flat(t.tolist())))
             assert t.is_ready()
         return result
@@ -159,14 +163,16 @@ def test_ready_inputs_give_ready_results(name: str, monkeypatch: pytest.MonkeyPa
     assert plain(result) == want
 
 
+@patient
 def test_dtype_and_rank_are_known_at_once(run: Run) -> None:
     async def main() -> None:
-        places = numbers().nonzero()
-        picked = X[rows()]
-        assert (places.ndim, places.dim(), places._dtype_name) == (2, 2, "int64")
-        assert (picked.ndim, picked._dtype_name, picked.element_size()) == (2, "float32", 4)
-        assert picked.is_floating_point()
-        assert not places.is_ready()
+        with meanwhile(LONG):
+            places = numbers().nonzero()
+            picked = X[rows()]
+            assert (places.ndim, places.dim(), places._dtype_name) == (2, 2, "int64")
+            assert (picked.ndim, picked._dtype_name, picked.element_size()) == (2, "float32", 4)
+            assert picked.is_floating_point()
+            assert not places.is_ready()
         assert len(numbers().nonzero(as_tuple=True)) == 2
         await dtorch.gather(places, picked)
 
@@ -215,24 +221,28 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("read", READS)
+@patient
 def test_reads_block_by_the_policy(read: str, run: Run) -> None:
     if read == "numpy":
         pytest.importorskip("numpy")
 
     async def main() -> None:
-        t = X[rows()]
-        with pytest.raises(dtorch.BlockingError):
-            READS[read](t)
-        assert not t.is_ready()
+        with meanwhile(LONG):
+            t = X[rows()]
+            with pytest.raises(dtorch.BlockingError):
+                READS[read](t)
+            assert not t.is_ready()
         assert (await t).shape == (2, 4)
 
     run(main())
 
 
+@patient
 def test_shape_waits_outside_a_loop() -> None:
     start = time.monotonic()
-    t = X[rows()]
-    assert not t.is_ready()
+    with meanwhile(LONG):
+        t = X[rows()]
+        assert not t.is_ready()
     assert tuple(t.shape) == (2, 4)
     assert time.monotonic() - start > LONG / 2
     assert t.stride() == (4, 1)
@@ -271,12 +281,12 @@ def sweep(run: Run, check: Callable[[Any], list[str]]) -> None:
         dtorch.preload()  # not while the tensor waits
 
     async def main() -> None:
-        t = X[hold(dtorch.tensor([True, False, True]), 4.0)]
-        with warnings.catch_warnings():
+        with meanwhile(4.0), warnings.catch_warnings():
+            t = X[hold(dtorch.tensor([True, False, True]), 4.0)]
             warnings.simplefilter("ignore")
             found = check(t)
             assert not found, " ".join(found)
-        assert not t.is_ready(), "all of it happened before the tensor was computed"
+            assert not t.is_ready(), "all of it happened before the tensor was computed"
 
     run(main())
 
@@ -291,6 +301,7 @@ NEEDS_NO_SIZE = set(
 )
 
 
+@patient
 def test_no_attribute_hands_out_sizes_that_are_not_known(run: Run) -> None:
     """Every attribute and every method without arguments waits, raises, or needs no size."""
 
@@ -313,6 +324,7 @@ def test_no_attribute_hands_out_sizes_that_are_not_known(run: Run) -> None:
 FUNCTIONS_WITHOUT_SIZE = set("is_tensor is_complex is_floating_point positive as_tensor".split())
 
 
+@patient
 def test_no_function_takes_a_tensor_whose_size_is_not_known(run: Run) -> None:
     names = {*_C.functions, *_functions.FUNCTIONS, *_creation.FUNCTIONS} - FUNCTIONS_WITHOUT_SIZE
 
@@ -385,14 +397,16 @@ def test_unseen_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
 # ---- assignment ----------------------------------------------------------------------------------
 
 
+@patient
 def test_assignment_through_a_pending_mask(run: Run) -> None:
     async def main() -> None:
-        x, y, z, w = (dtorch.zeros(3, 4) for _ in range(4))
-        x[rows()] = 5
-        y[rows()] = dtorch.tensor([[1.0, 2, 3, 4], [5, 6, 7, 8]])
-        z[:, hold(dtorch.tensor([False, True, False, True]))] = dtorch.tensor([1.0, 2])
-        w[numbers() > 1] = hold(dtorch.tensor([1.0, 2, 3, 4, 5]))
-        assert not any(t.is_ready() for t in (x, y, z, w))
+        with meanwhile(LONG):
+            x, y, z, w = (dtorch.zeros(3, 4) for _ in range(4))
+            x[rows()] = 5
+            y[rows()] = dtorch.tensor([[1.0, 2, 3, 4], [5, 6, 7, 8]])
+            z[:, hold(dtorch.tensor([False, True, False, True]))] = dtorch.tensor([1.0, 2])
+            w[numbers() > 1] = hold(dtorch.tensor([1.0, 2, 3, 4, 5]))
+            assert not any(t.is_ready() for t in (x, y, z, w))
         await dtorch.gather(x, y, z, w)
         assert x.tolist() == [[5] * 4, [0] * 4, [5] * 4]
         assert y.tolist() == [[1, 2, 3, 4], [0] * 4, [5, 6, 7, 8]]
@@ -496,11 +510,13 @@ def test_awaited_by_many(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_cancelled_await_leaves_it_usable(run: Run) -> None:
     async def main() -> None:
-        t = X[rows()]
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(_awaits(t), 0.01)
+        with meanwhile(LONG):
+            t = X[rows()]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(_awaits(t), 0.01)
         assert tuple((await t).shape) == (2, 4)
 
     run(main())
@@ -545,13 +561,15 @@ def test_handles_that_share_it(run: Run) -> None:
     run(main())
 
 
+@patient
 def test_handle_that_gets_another_tensor_while_its_size_is_awaited() -> None:
-    t = X[hold(dtorch.tensor([True, False, True]), 0.3)]
-    seen: list[Any] = []
-    thread = threading.Thread(target=lambda: seen.append(tuple(t.shape)))
-    thread.start()
-    time.sleep(0.05)
-    t.set_(dtorch.zeros(7))
+    with meanwhile(0.3):
+        t = X[hold(dtorch.tensor([True, False, True]), 0.3)]
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(tuple(t.shape)))
+        thread.start()
+        time.sleep(0.05)
+        t.set_(dtorch.zeros(7))
     thread.join()
     assert seen == [(7,)]
 
@@ -578,16 +596,18 @@ def test_in_place_ops_on_a_settled_result() -> None:
     assert t.reshape(-1).as_strided((2,), (4,)).tolist() == [0, 2]
 
 
+@patient
 def test_to_torch_async_without_a_wait(run: Run) -> None:
     torch = pytest.importorskip("torch")
     dtorch.preload()
 
     async def main() -> None:
-        t = X[rows()]
-        places = numbers().nonzero()
-        empty = X[hold(dtorch.zeros(3, dtype="bool"))]
-        futures = [r.to_torch_async() for r in (t, places, empty)]
-        assert not any(f.done() for f in futures)
+        with meanwhile(LONG):
+            t = X[rows()]
+            places = numbers().nonzero()
+            empty = X[hold(dtorch.zeros(3, dtype="bool"))]
+            futures = [r.to_torch_async() for r in (t, places, empty)]
+            assert not any(f.done() for f in futures)
         got = [await f for f in futures]
         t[0] = -1  # a later write does not show in the copy
         assert [tuple(g.shape) for g in got] == [(2, 4), (8, 2), (0, 4)]
