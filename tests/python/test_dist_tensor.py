@@ -6,7 +6,7 @@ import asyncio
 import copy
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dtorch
@@ -21,6 +21,7 @@ from dtorch.distributed_spec import (
     Shard,
     init_device_mesh,
 )
+from pending import hold, meanwhile, patient
 
 pytestmark = pytest.mark.usefixtures("simulated")
 
@@ -597,19 +598,17 @@ def test_copy_from_another_mesh(mesh: DeviceMesh) -> None:
 # ---- awaiting ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slow(mesh: DeviceMesh) -> Iterator[Any]:
-    """A sharded tensor that is pending for a while."""
-    x = dtorch.Tensor(torch.arange(6.0), device_mesh=mesh, placements=[S0, R])
-    _C._hold(x, 0.2)
-    yield x
-    x.tolist()
+def slow(mesh: DeviceMesh, seconds: float) -> Any:
+    """A sharded tensor that is pending for that long."""
+    return hold(dtorch.Tensor(torch.arange(6.0), device_mesh=mesh, placements=[S0, R]), seconds)
 
 
-def test_await(run: Callable[[Any], Any], slow: Any) -> None:
+@patient
+def test_await(run: Callable[[Any], Any], mesh: DeviceMesh) -> None:
     async def main() -> None:
-        y = slow * 2
-        assert not y.is_ready()
+        with meanwhile(0.2):
+            y = slow(mesh, 0.2) * 2
+            assert not y.is_ready()
         assert (await y) is y and y.is_ready()
         assert y.tolist() == [0, 2, 4, 6, 8, 10]
         assert [t is y for t in await dtorch.gather(y, y)] == [True, True]
@@ -619,33 +618,38 @@ def test_await(run: Callable[[Any], Any], slow: Any) -> None:
     run(main())
 
 
-def test_await_to_torch_async(run: Callable[[Any], Any], slow: Any) -> None:
+@patient
+def test_await_to_torch_async(run: Callable[[Any], Any], mesh: DeviceMesh) -> None:
     async def main() -> None:
-        future = slow.to_torch_async()
-        assert not future.done()
-        slow.add_(100)  # the future has the value as of its call
-        local, other = await asyncio.gather(future, (slow + 1).to_torch_async())
+        with meanwhile(0.2):
+            x = slow(mesh, 0.2)
+            future = x.to_torch_async()
+            assert not future.done()
+            x.add_(100)  # the future has the value as of its call
+        local, other = await asyncio.gather(future, (x + 1).to_torch_async())
         assert local.tolist() == [0, 1, 2] and other.tolist() == [101, 102, 103]
 
     run(main())
 
 
-def test_cancelled_await(run: Callable[[Any], Any], slow: Any) -> None:
+@patient
+def test_cancelled_await(run: Callable[[Any], Any], mesh: DeviceMesh) -> None:
     async def main() -> None:
-        y = slow + 1
+        async def wait(t: Any) -> None:
+            await t
 
-        async def wait() -> None:
-            await y
-
-        tasks = [asyncio.create_task(wait()) for _ in range(2)]
-        await asyncio.sleep(0.01)
-        tasks[0].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[0]
+        with meanwhile(0.2):
+            x = slow(mesh, 0.2)
+            y = x + 1
+            tasks = [asyncio.create_task(wait(y)) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            tasks[0].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
         await tasks[1]
         assert y.tolist() == [1, 2, 3, 4, 5, 6]
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(_C._hold(slow + 0, 0.2), 0.01)
+        with meanwhile(0.2), pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(hold(x + 0, 0.2), 0.01)
 
     run(main())
 
@@ -666,12 +670,13 @@ def test_late_errors(run: Callable[[Any], Any], mesh: DeviceMesh) -> None:
     run(main())
 
 
-def test_a_blocking_read_in_a_loop(run: Callable[[Any], Any], slow: Any) -> None:
+@patient
+def test_a_blocking_read_in_a_loop(run: Callable[[Any], Any], mesh: DeviceMesh) -> None:
     async def main() -> None:
         before = dtorch.set_blocking_policy("error")
         try:
-            with pytest.raises(dtorch.BlockingError, match=r"Tensor.tolist\(\)"):
-                slow.tolist()
+            with meanwhile(0.2), pytest.raises(dtorch.BlockingError, match=r"Tensor.tolist\(\)"):
+                slow(mesh, 0.2).tolist()
         finally:
             dtorch.set_blocking_policy(before)
 
