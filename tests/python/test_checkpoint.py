@@ -25,7 +25,7 @@ import pytest
 from dtorch import _C, _checkpoint
 from dtorch._safetensors import DTYPES, SafetensorsError
 from dtorch.distributed_spec import DeviceMesh, Partial, Replicate, Shard, init_device_mesh
-from pending import FAILURE, failing
+from pending import FAILURE, failing, hold, meanwhile, patient
 
 pytestmark = [pytest.mark.notorch, pytest.mark.usefixtures("simulated")]
 
@@ -365,12 +365,14 @@ def test_a_load_under_way_is_not_harmed_by_a_save(tmp_path: Path, run: Run) -> N
     run(main())
 
 
+@patient
 def test_of_several_saves_the_last_called_stays(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
-        slow = dtorch.save_checkpoint({"w": _C._hold(numbered(4), 0.1)}, tmp_path)
-        quick = dtorch.save_checkpoint({"w": numbered(4) + 1}, tmp_path)
-        await quick
-        assert quick.done() and not slow.done()
+        with meanwhile(0.3):
+            slow = dtorch.save_checkpoint({"w": hold(numbered(4), 0.3)}, tmp_path)
+            quick = dtorch.save_checkpoint({"w": numbered(4) + 1}, tmp_path)
+            await quick
+            assert quick.done() and not slow.done()
         await slow
         assert values((await dtorch.load_checkpoint(tmp_path))["w"]) == [1, 2, 3, 4]
         assert len(os.listdir(tmp_path)) == 2
@@ -416,11 +418,13 @@ def test_nobody_need_wait_where_no_loop_runs(tmp_path: Path) -> None:
     assert values(dtorch.load_checkpoint(tmp_path)["w"]) == [0, 1, 2, 3]
 
 
+@patient
 def test_get_may_time_out(tmp_path: Path) -> None:
-    saving = dtorch.save_checkpoint({"w": _C._hold(numbered(4), 0.1)}, tmp_path)
-    with pytest.raises(TimeoutError):
-        saving.get(0.001)
-    assert saving.get(10) is None and saving.done()
+    with meanwhile(0.1):
+        saving = dtorch.save_checkpoint({"w": hold(numbered(4), 0.1)}, tmp_path)
+        with pytest.raises(TimeoutError):
+            saving.get(0.001)
+    assert saving.get(50) is None and saving.done()
 
 
 def test_a_name_that_cannot_be_taken_fails_the_save(
@@ -439,11 +443,13 @@ def test_a_name_that_cannot_be_taken_fails_the_save(
     assert values(dtorch.load_checkpoint(tmp_path)["w"]) == [0, 1, 2, 3]
 
 
+@patient
 def test_a_cancelled_await_lets_the_save_go_on(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
-        saving = dtorch.save_checkpoint({"w": _C._hold(numbered(4), 0.05)}, tmp_path)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(saving, 0.001)
+        with meanwhile(0.05):
+            saving = dtorch.save_checkpoint({"w": hold(numbered(4), 0.05)}, tmp_path)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(saving, 0.001)
         await saving
         await saving
 
