@@ -12,6 +12,7 @@ import dtorch
 import pytest
 import torch
 from dtorch import _C
+from pending import hold, meanwhile, patient
 
 R = 0
 SUM, AVG, MIN, MAX, PRODUCT = 2, 3, 4, 5, 6
@@ -541,14 +542,17 @@ def test_awaited_beside_other_work(run):
     run(main())
 
 
+@patient
 def test_given_up_and_dropped(run):
     number = mesh(2, 2)
 
     async def main():
-        a, want = slow(5)
-        t = _C.redistribute(a, number, (S(0), R))
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(_C.redistribute(t, number, (R, R)), 0.001)
+        with meanwhile(0.1):
+            a, want = slow(5)
+            hold(a, 0.1)
+            t = _C.redistribute(a, number, (S(0), R))
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(_C.redistribute(t, number, (R, R)), 0.001)
         for _ in range(20):
             _C.redistribute(t, number, (R, S(1)))  # dropped at once
         kept = _C.redistribute(t, number, (R, S(1)))
