@@ -28,7 +28,7 @@ def big():
 LOOPS = ["asyncio", "uvloop"]
 
 
-def script(body: str, loop: str = "asyncio", seconds: float = 30) -> str:
+def script(body: str, loop: str = "asyncio", seconds: float = 55) -> str:
     """Runs a script; it must end with 0 and say nothing on stderr. Returns its output."""
     if loop == "uvloop":
         pytest.importorskip("uvloop")
@@ -181,7 +181,11 @@ def test_shutdown_joins_the_threads() -> None:
         big().sum().item()
         print(len(os.listdir('/proc/self/task')) > 1)
         _C._shutdown()
-        print(len(os.listdir('/proc/self/task')))
+        # A thread that was joined may be listed for a moment: the kernel is not done with it.
+        end = time.monotonic() + 20
+        while (threads := len(os.listdir('/proc/self/task'))) > 1 and time.monotonic() < end:
+            time.sleep(0.001)
+        print(threads)
         """
     )
     assert out == "True\n1\n"
@@ -218,7 +222,7 @@ def test_forked_child_has_a_working_runtime() -> None:
             ready = dtorch.full((3,), 2.0)
             large = big() + 0
             large.sum().item()
-            pending = held(0.5)
+            pending = held(2.0)
 
             def run():
                 assert ready.tolist() == [2.0] * 3
@@ -283,7 +287,7 @@ def test_fork_inside_a_coroutine(loop: str) -> None:
 
             async def main():
                 global pending
-                pending = held(0.3)
+                pending = held(2.0)
                 tasks = [asyncio.ensure_future(pending) for _ in range(3)]
                 await asyncio.sleep(0.01)
                 print(child(run))
@@ -308,7 +312,7 @@ def test_future_across_a_fork() -> None:
             """
             import tempfile
             path = os.path.join(tempfile.mkdtemp(), "x.safetensors")
-            saving = dtorch.save_safetensors({"x": held(0.3)}, path)
+            saving = dtorch.save_safetensors({"x": held(2.0)}, path)
 
             def run():
                 assert saving.done()
