@@ -62,7 +62,7 @@ def leave(seed: int) -> tuple[int, str]:
         [sys.executable, "-X", "dev", "-W", "error", "-c", CODE, str(seed)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=500,
         env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
     )
     return done.returncode, done.stdout + done.stderr
