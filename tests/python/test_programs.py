@@ -179,7 +179,10 @@ def test_a_hang_is_reported(monkeypatch: pytest.MonkeyPatch, runner: Any, loops:
             yield from asyncio.get_running_loop().create_future().__await__()
 
     monkeypatch.setattr(programs, "snapshot", lambda t: Never())
-    monkeypatch.setattr(programs, "HANG_SECONDS", 1.0)
-    failure = first_failure(runner, loops, 480)
-    assert isinstance(failure.error, TimeoutError)
+    for seconds in (1.0, 20.0):  # in the first, a busy machine may be slow with other programs
+        monkeypatch.setattr(programs, "HANG_SECONDS", seconds)
+        failure = first_failure(runner, loops, 480)
+        assert isinstance(failure.error, TimeoutError)
+        if "await future" in str(failure):
+            break
     assert "await future" in str(failure)
