@@ -27,9 +27,9 @@ dt_dtype dt_promotion_result(const dt_promotion *p);
 dt_status dt_rule_elementwise(dt_op_call *c, const dt_arg *const *operands, int n, dt_dtype compute,
                               dt_dtype out_dtype) DT_MUST_CHECK;
 
-/* The dims of `shape` from the outermost in memory to the innermost, as torch's TensorIterator sorts
- * them: by insertion, the first operand that tells two dims apart decides, by its strides and then
- * by size; a stride of 0 tells nothing.  Operands are of that shape, or NULL. */
+/* The dims of `shape` from the outermost in memory to the innermost, as torch's TensorIterator
+ * sorts them: by insertion, the first operand that tells two dims apart decides, by its strides and
+ * then by size; a stride of 0 tells nothing.  Operands are of that shape, or NULL. */
 void dt_rule_dims_in_memory(const dt_dims *shape, dt_tensor *const *operands, int n, int *order);
 
 /* t seen as `shape` (broadcast by stride 0); owned. */

@@ -143,8 +143,9 @@ static void set_lent(worker *w, bool lent) {
     w->pool->lent += lent ? 1 : -1;
 }
 
-/* One whose place a client has that looks for work: it may not take so large a task, or wait for the
- * CPU of whoever has it while the worker has another one.  It has to go and wait, then. Pool lock. */
+/* One whose place a client has that looks for work: it may not take so large a task, or wait for
+ * the CPU of whoever has it while the worker has another one.  It has to go and wait, then. Pool
+ * lock. */
 static worker *take_lent(dt_pool *pool) {
     for (int k = 0; k < pool->started && pool->lent > 0; k++) {
         worker *w = pool->workers[k];
@@ -178,11 +179,11 @@ static worker *take_longest_idle(dt_pool *pool) {
     return w;
 }
 
-/* A kernel may well put a woken thread on the CPU of its waker, or leave it on that of another worker,
- * to take turns there while another CPU is idle; what both were to compute side by side then comes
- * one after the other.  So a worker that is woken is told to keep off the CPU of a waker who goes on
- * running, or else off that of a worker who works.  It is the waker's until it wakes; nothing is
- * done when it has been told so before. */
+/* A kernel may well put a woken thread on the CPU of its waker, or leave it on that of another
+ * worker, to take turns there while another CPU is idle; what both were to compute side by side
+ * then comes one after the other.  So a worker that is woken is told to keep off the CPU of a waker
+ * who goes on running, or else off that of a worker who works.  It is the waker's until it wakes;
+ * nothing is done when it has been told so before. */
 static void keep_off(dt_pool *pool, worker *w, int cpu) {
     if (w->keeps_off == cpu || pool->cpus < 2 || cpu >= CPU_SETSIZE) return;
     if (w->tid == gettid()) return; /* an idle worker brings work, and takes it */

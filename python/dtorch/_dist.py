@@ -133,7 +133,7 @@ def make_like(
     made = make(where, row, len(shape), [shape[d] for d in order], *arguments)
     made = made.permute([order.index(d) for d in range(len(order))])
     strides = input.stride()
-    if all(n == 1 or s == t for n, s, t in zip(shape, strides, made.stride())):
+    if all(n == 1 or s == t for n, s, t in zip(shape, strides, made.stride(), strict=True)):
         return made.as_strided(shape, strides)  # no gaps: those of dims of size 1 are kept too
     return made
 

@@ -16,9 +16,9 @@
  *
  * The loop's own look at its sockets lets go of the GIL for a moment only: whoever waits for it is
  * woken, finds it taken, and begins to wait anew, for seconds on end (CPython asks a thread to give
- * it up only when nobody has let go of it for the switch interval).  So where there are other threads
- * of Python, every few milliseconds we let go of it for as long as waking one takes; less often when
- * nobody has wanted it.
+ * it up only when nobody has let go of it for the switch interval).  So where there are other
+ * threads of Python, every few milliseconds we let go of it for as long as waking one takes; less
+ * often when nobody has wanted it.
  *
  * I1: an await yields at most once for this reason, and never without a running task.
  * I2: a thread's marker is owned by the thread's state, and by the loop while it waits to be
