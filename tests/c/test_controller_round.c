@@ -284,7 +284,9 @@ START_TEST(hold_ends_with_a_full_pass) {
     settle(s);
     ck_assert_int_eq(held_count(s), 1);
     for (int k = 0; k < DT_FUSE_MAX; k++) dt_sched_submit(s, heavy_fusing(x, x));
-    fake_await(&ends, DT_FUSE_MAX); /* the last one is held again */
+    /* settle's fence counts as well: whether one or two are held again depends on when the
+     * controller looked. */
+    fake_await(&ends, DT_FUSE_MAX - 1);
     dt_sched_demand(s, false);
     fake_await(&ends, DT_FUSE_MAX + 1);
     ck_assert_int_eq(*fake_at(x, 7), DT_FUSE_MAX + 1);
