@@ -137,7 +137,9 @@ START_TEST(parts_are_shared) {
     dt_tensor *out[10];
     for (int k = 0; k < 10; k++) {
         out[k] = fake_tensor(1000);
-        push(pool, handed(split_task(out[k], 16, 50000)));
+        dt_task *task = split_task(out[k], 16, 50000);
+        task->call.params.i[FAKE_MEET] = 2;
+        push(pool, handed(task));
     }
     fake_await(&ends, 10);
     ck_assert_int_eq(ends.failed, 0);
@@ -208,12 +210,14 @@ END_TEST
 
 START_TEST(shut_down_ends_what_has_not_begun) {
     dt_pool *pool = start(1);
+    fake_gate gate = {0};
     dt_task *task = handed(fake_task(&ends, NULL, NULL, 0, NULL, 0, 0));
-    task->call.params.i[FAKE_BUSY_NS] = 20000000;
+    task->call.params.i[FAKE_GATE] = (int64_t)(intptr_t)&gate;
     push(pool, task);
-    while (atomic_load(&fake_started) == 0) sched_yield();
+    fake_gate_await(&gate);
     for (int k = 0; k < 5; k++) push(pool, handed(fake_task(&ends, NULL, NULL, 0, NULL, 0, 0)));
     dt__pool_shut_down(pool);
+    fake_gate_open(&gate);
     fake_await(&ends, 6);
     ck_assert_int_eq(ends.failed, 5);
     ck_assert_int_eq(dt_error_status(ends.error), DT_E_SHUTDOWN);
@@ -221,31 +225,29 @@ START_TEST(shut_down_ends_what_has_not_begun) {
 }
 END_TEST
 
-static void run_busy(dt_pool *pool, int count) {
+/* All threads are at work at one time, however late some of them come. */
+static void run_busy(dt_pool *pool, int count, int threads) {
     uint32_t had = atomic_load(&ends.count);
     atomic_store(&fake_running_max, 0);
     for (int k = 0; k < count; k++) {
         dt_task *task = handed(fake_task(&ends, NULL, NULL, 0, NULL, 0, 0));
         task->call.params.i[FAKE_BUSY_NS] = 2000000;
+        task->call.params.i[FAKE_MEET] = threads;
         push(pool, task);
     }
     fake_await(&ends, had + (uint32_t)count);
+    ck_assert_int_eq(atomic_load(&fake_running_max), threads);
 }
 
 START_TEST(number_of_threads_changes) {
     dt_pool *pool = start(1);
-    run_busy(pool, 6);
-    ck_assert_int_eq(atomic_load(&fake_running_max), 1);
+    run_busy(pool, 6, 1);
     ck_assert_ok(dt__pool_set_threads(pool, 4));
-    run_busy(pool, 24);
-    ck_assert_int_ge(atomic_load(&fake_running_max), 3);
-    ck_assert_int_le(atomic_load(&fake_running_max), 4);
+    run_busy(pool, 24, 4);
     ck_assert_ok(dt__pool_set_threads(pool, 2));
-    run_busy(pool, 12);
-    ck_assert_int_le(atomic_load(&fake_running_max), 2);
+    run_busy(pool, 12, 2);
     ck_assert_ok(dt__pool_set_threads(pool, 3));
-    run_busy(pool, 24);
-    ck_assert_int_eq(atomic_load(&fake_running_max), 3);
+    run_busy(pool, 24, 3);
     ck_assert_int_eq(dt__pool_threads(pool), 3);
     stop(pool, 66);
 }
