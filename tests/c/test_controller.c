@@ -114,11 +114,15 @@ START_TEST(fence_after_all_waits_for_everything_before_and_nothing_behind) {
     submit_mark(s, &m[1]);                                     /* nothing between the two */
     for (int k = 1; k < 4; k++) submit_busy(s, t[k], 1000000); /* end before the timer */
     submit_mark(s, &m[2]);
-    submit_timer(s, 800000000);
+    fake_gate gate = {0};
+    dt_task *behind = fake_task(&ends, NULL, NULL, 0, NULL, 0, 1);
+    behind->call.params.i[FAKE_GATE] = (int64_t)(intptr_t)&gate;
+    number(s, behind);
     submit_mark(s, &m[3]);
     for (int k = 0; k < 3; k++) fake_await(&m[k].own, 1);
     ck_assert(!has_ended[6]);
     ck_assert_int_eq(m[3].own.count, 0);
+    fake_gate_open(&gate);
     fake_await(&m[3].own, 1);
     for (int k = 0; k < 4; k++) ck_assert_int_eq(m[k].not_ended, 0);
     for (int k = 0; k < 4; k++) dt_tensor_release(t[k]);
@@ -291,23 +295,25 @@ END_TEST
 
 /* ---- hops ----------------------------------------------------------------------------------- */
 
-static void rest(void) {
-    struct timespec ts = {0, 2000000};
-    nanosleep(&ts, NULL);
+/* Until everybody sleeps; a worker that comes to rest last may wake the controller once more. */
+static void await_rest(dt_sched *s) {
+    fake_drain(s);
+    while (!dt_gate_is_closed(&s->gate) || !dt__pool_has_idle(s->pool)) sched_yield();
 }
 
 /* On an idle machine a lone task goes straight to a worker. */
 START_TEST(lone_task_is_direct) {
     dt_sched *s = start(2, _i);
     dt_tensor *x = fake_full(8, 1);
-    for (uint32_t k = 0; k < 20; k++) {
-        rest();
+    uint32_t count = 0;
+    while (stats_of(s).direct < 10) {
+        ck_assert_uint_lt(count, 1000);
+        await_rest(s);
         dt_sched_submit(s, fake_task(&ends, x, x, 1, NULL, 0, 1));
-        fake_await(&ends, k + 1);
+        fake_await(&ends, ++count);
     }
     fake_drain(s);
-    ck_assert_int_eq(*fake_at(x, 7), 21);
-    ck_assert_int_ge(stats_of(s).direct, 10);
+    ck_assert_int_eq(*fake_at(x, 7), 1 + count);
     dt_tensor_release(x);
     stop(s);
 }
@@ -328,7 +334,7 @@ START_TEST(followers_of_direct_tasks) {
             fake_busy(test_random_in(&seed, 0, 20000));
         }
         if (round % 3 == 0) fake_await(&ends, count);
-        if (round % 10 == 0) rest();
+        if (round % 10 == 0) await_rest(s);
     }
     fake_await(&ends, count);
     for (int i = 0; i < 8; i++) ck_assert_int_eq(*fake_at(x, i), count);
@@ -357,7 +363,7 @@ static void submit_chains(dt_sched *s, dt_tensor *gate, int chains, int n, int64
     for (int c = 0; c < chains; c++) dt_tensor_release(last[c]);
 }
 
-/* A task that others can wait for until they are all submitted. */
+/* A task that others can wait for until most are submitted. */
 static dt_tensor *submit_gate(dt_sched *s, int64_t busy_ns) {
     dt_tensor *gate = fake_tensor(8);
     dt_task *task = fake_task(&ends, gate, NULL, 0, NULL, 0, 0);
@@ -368,9 +374,13 @@ static dt_tensor *submit_gate(dt_sched *s, int64_t busy_ns) {
 
 START_TEST(chain_costs_few_hops) {
     dt_sched *s = start(2, _i);
-    dt_tensor *gate = submit_gate(s, 30000000);
+    fake_gate open = {0};
+    dt_tensor *gate = fake_tensor(8);
+    submit_gated(s, &open, gate);
     submit_chains(s, gate, 1, 100, 10000, 0);
     dt_tensor_release(gate);
+    settle(s);
+    fake_gate_open(&open);
     fake_await(&ends, 101);
     fake_drain(s);
     dt_sched_stats stats = stats_of(s);
@@ -380,15 +390,32 @@ START_TEST(chain_costs_few_hops) {
 }
 END_TEST
 
+/* Runs until another one stands behind it in its run: 20 s at most. */
+static dt_task *followed[100];
+
+static dt_status run_until_followed(const dt_call *call, const dt_part *part) {
+    int k = (int)call->params.i[FAKE_C];
+    int64_t end_ns = dt_clock_ns() + 20000000000;
+    do {
+        fake_busy(1000000);
+    } while (k < 99 && atomic_load(&followed[k]->run_next) == NULL && dt_clock_ns() < end_ns);
+    (void)part;
+    *fake_at(dt_call_out(call, 0), 7) += 1;
+    return DT_OK;
+}
+
+static const dt_kernel followed_kernel = {
+    .name = "followed", .run = run_until_followed, .cost_ns = fake_cost};
+
 /* Workers tell of what ended in the middle of a run, so that the controller can make it longer. */
 START_TEST(run_is_prolonged_while_it_runs) {
     dt_sched *s = start(2, _i);
     dt_tensor *t = fake_full(8, 0);
     for (int k = 0; k < 100; k++) {
-        dt_task *task = fake_task(&ends, t, t, 1, NULL, 0, 1);
-        task->call.params.i[FAKE_BUSY_NS] = 1000000;
-        task->call.params.i[FAKE_COST_NS] = 10000; /* so 20 of them make a run */
-        dt_sched_submit(s, task);
+        followed[k] = fake_task(&ends, t, t, 1, NULL, 0, k);
+        followed[k]->call.kernel = &followed_kernel;
+        followed[k]->call.params.i[FAKE_COST_NS] = 10000; /* so 20 of them make a run */
+        dt_sched_submit(s, followed[k]);
     }
     fake_await(&ends, 100);
     fake_drain(s);
