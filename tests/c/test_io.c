@@ -231,8 +231,8 @@ START_TEST(wakes) {
     dt__io_wake(engine);
     dt__io_wait(engine, -1);
     pthread_t thread;
+    int64_t begin_ns = dt_clock_ns(); /* 40 ms at least before the last wake-up */
     pthread_create(&thread, NULL, wake_later, engine);
-    int64_t begin_ns = dt_clock_ns();
     int waits = 0;
     while (dt_clock_ns() - begin_ns < 30000000) {
         dt__io_wait(engine, -1);
