@@ -54,10 +54,14 @@ static DISPATCH_UNUSED dt_status await(dt_tensor *t) {
     return state == DT_FUTURE_READY ? DT_OK : dt_error_restore(dt_future_error(future));
 }
 
+static _Atomic(bool) let_go;
+
 static DISPATCH_UNUSED dt_status hold_run(const dt_call *call, const dt_part *part) {
     (void)part;
     struct timespec ts = {0, (long)call->params.i[0]};
-    nanosleep(&ts, NULL);
+    do {
+        nanosleep(&ts, NULL);
+    } while (call->params.i[2] && !atomic_load(&let_go));
     return call->params.i[1] ? dt_fail((dt_status)call->params.i[1], "held and dropped") : DT_OK;
 }
 static DISPATCH_UNUSED double hold_cost(const dt_call *call) { return (double)call->params.i[0]; }
@@ -72,6 +76,19 @@ static DISPATCH_UNUSED dt_status hold(dt_tensor *t, int64_t ns, dt_status status
     task->call.operands[0] = dt_tensor_retain(t);
     task->call.params.i[0] = ns;
     task->call.params.i[1] = status;
+    return dt_runtime_submit(task, NULL);
+}
+
+/* Keeps t pending until let_go is set. */
+static DISPATCH_UNUSED dt_status hold_on(dt_tensor *t, dt_status status) {
+    atomic_store(&let_go, false);
+    dt_task *task;
+    DT_TRY(dt_task_new(DT_TASK_COMPUTE, 1, 0, &task));
+    task->call.kernel = &hold_kernel;
+    task->call.operands[0] = dt_tensor_retain(t);
+    task->call.params.i[0] = 1000000;
+    task->call.params.i[1] = status;
+    task->call.params.i[2] = true;
     return dt_runtime_submit(task, NULL);
 }
 
