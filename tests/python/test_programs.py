@@ -65,8 +65,9 @@ def test_programs(runner: Any, loops: Loops, request: pytest.FixtureRequest) -> 
     # The scheduler did to them what they are there to test.
     after = _C._sched_stats()
     did = {k: after[k] - before[k] for k in after}
-    assert did["submitted"] > 5 * PROGRAMS
-    assert did["fused"] > PROGRAMS and did["dropped"] > PROGRAMS / 50, did
+    # How often depends on who is faster: half of what the slowest machine so far counted.
+    assert did["submitted"] > 4 * PROGRAMS, did
+    assert did["fused"] > PROGRAMS / 2 and did["dropped"] > PROGRAMS / 50, did
 
 
 def test_no_memory_is_left(runner: Any, loops: Loops) -> None:
