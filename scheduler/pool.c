@@ -41,6 +41,7 @@
 #define LINGER_NS 150000         /* how long a worker that helped stays awake for the next split */
 #define PARTS_BY_CPU_MAX 64      /* bits of dt_task.parts_taken */
 #define UNHEARD_NS_MAX 60000     /* DT__POOL_UNHEARD_NS, however much comes */
+#define FEW_CPUS 8               /* see busy_cpu */
 #define LINGER_SPINS 8           /* between two looks at the clock */
 #define LENT_COST_NS 100000      /* a split that costs more is worth a wake, see take_lent */
 #define HELP_COST_NS_MAX 2000000 /* a client that helps is deaf to signals meanwhile */
@@ -76,9 +77,9 @@ struct dt_pool {
     dt_task *queue_first, *queue_last;
     dt_task *splits; /* open split tasks, the oldest first */
     worker *idle;
-    int lent;    /* workers that are */
-    int started; /* workers that exist */
-    int cpus;    /* that this process may use ... */
+    int lent;             /* workers that are */
+    _Atomic(int) started; /* workers that exist; stored after each one */
+    int cpus;             /* that this process may use ... */
     cpu_set_t mask;
     bool exiting;
     _Atomic(int) threads;
@@ -136,6 +137,10 @@ static worker *take_idle(dt_pool *pool, int count) {
     return taken;
 }
 
+static int started(const dt_pool *pool) {
+    return atomic_load_explicit(&pool->started, memory_order_acquire);
+}
+
 /* Pool lock. */
 static void set_lent(worker *w, bool lent) {
     if (w->lent == lent) return;
@@ -147,7 +152,7 @@ static void set_lent(worker *w, bool lent) {
  * the CPU of whoever has it while the worker has another one.  It has to go and wait, then. Pool
  * lock. */
 static worker *take_lent(dt_pool *pool) {
-    for (int k = 0; k < pool->started && pool->lent > 0; k++) {
+    for (int k = 0; k < started(pool) && pool->lent > 0; k++) {
         worker *w = pool->workers[k];
         if (!w->lent) continue;
         set_lent(w, false);
@@ -192,10 +197,11 @@ static void keep_off(dt_pool *pool, worker *w, int cpu) {
     if (sched_setaffinity(w->tid, sizeof mask, &mask) == 0) w->keeps_off = cpu;
 }
 
-/* The CPU of a worker that works elsewhere than here; -1: none does. */
+/* The CPU of a worker that works elsewhere than here; -1: none does, or there are so many CPUs that
+ * the kernel will find an idle one. */
 static int busy_cpu(const dt_pool *pool, int here) {
-    int threads = atomic_load_explicit(&pool->threads, memory_order_relaxed);
-    for (int k = 0; k < threads && k < pool->started; k++) {
+    int count = pool->cpus <= FEW_CPUS ? started(pool) : 0;
+    for (int k = 0; k < count; k++) {
         int cpu = atomic_load_explicit(&pool->workers[k]->cpu, memory_order_relaxed);
         if (cpu >= 0 && cpu != here) return cpu;
     }
@@ -668,20 +674,21 @@ void dt__pool_shut_down(dt_pool *pool) {
 
 /* One thread at a time. */
 static dt_status start_workers(dt_pool *pool, int threads) {
-    while (pool->started < threads) {
+    for (int k = started(pool); k < threads; k++) {
         worker *w;
         DT_ALLOC_OR_FAIL(w, sizeof *w);
         memset(w, 0, sizeof *w);
         w->pool = pool;
         w->keeps_off = -1;
         atomic_init(&w->cpu, -1);
-        w->index = pool->started;
+        w->index = k;
         dt_status status = dt__thread_start(&w->thread, worker_main, w, "dt-wrk-%d", w->index);
         if (status != DT_OK) {
             dt_free(w, sizeof *w);
             return status;
         }
-        pool->workers[pool->started++] = w;
+        pool->workers[k] = w;
+        atomic_store_explicit(&pool->started, k + 1, memory_order_release);
     }
     return DT_OK;
 }
@@ -690,7 +697,7 @@ static dt_status start_workers(dt_pool *pool, int threads) {
 static void wake_everyone(dt_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     worker *woken = take_idle(pool, DT_THREADS_MAX);
-    for (int k = 0; k < pool->started; k++) {
+    for (int k = 0; k < started(pool); k++) {
         worker *w = pool->workers[k];
         if (!w->parked) continue;
         w->parked = false;
@@ -709,7 +716,7 @@ dt_status dt__pool_set_threads(dt_pool *pool, int threads) {
     pthread_mutex_unlock(&pool->lock);
     dt_status status = start_workers(pool, threads);
     if (status != DT_OK) {
-        int possible = pool->started < before ? before : pool->started;
+        int possible = started(pool) < before ? before : started(pool);
         pthread_mutex_lock(&pool->lock);
         atomic_store_explicit(&pool->threads, possible, memory_order_relaxed);
         pthread_mutex_unlock(&pool->lock);
@@ -743,7 +750,7 @@ void dt__pool_stop(dt_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
     while (atomic_load_explicit(&pool->helpers, memory_order_acquire) > 0) sched_yield();
     wake_everyone(pool);
-    for (int k = 0; k < pool->started; k++) {
+    for (int k = 0; k < started(pool); k++) {
         pthread_join(pool->workers[k]->thread, NULL);
         dt_free(pool->workers[k], sizeof(worker));
     }
