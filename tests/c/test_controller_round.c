@@ -139,14 +139,18 @@ START_TEST(client_leaves_the_round_to_others) {
     fake_gate_open(&gate);
     fake_await(&ends, 257);
     fake_drain(s);
-    lull(s);
+    fake_gate second = {0};
+    submit_gated(s, &second, NULL); /* no worker is idle: what comes is the controller's */
+    pthread_mutex_lock(&s->role);   /* which sees both at once */
     dt_sched_submit(s, fake_task(&ends, NULL, NULL, 0, NULL, 0, 0));
     atomic_store(&s->stop, true);
+    pthread_mutex_unlock(&s->role);
     (void)dt__controller_assist(s,
                                 DT_BY_CLIENT); /* wakes the controller, which ends what there is */
     fake_await(&ends, 258);
     ck_assert_int_eq(ends.failed, 1);
     ck_assert_int_eq(dt_error_status(ends.error), DT_E_SHUTDOWN);
+    fake_gate_open(&second);
     stop(s);
 }
 END_TEST
