@@ -41,7 +41,8 @@
 #define LINGER_NS 150000         /* how long a worker that helped stays awake for the next split */
 #define PARTS_BY_CPU_MAX 64      /* bits of dt_task.parts_taken */
 #define UNHEARD_NS_MAX 60000     /* DT__POOL_UNHEARD_NS, however much comes */
-#define FEW_CPUS 8               /* see busy_cpu */
+#define FEW_CPUS 8               /* see cpu_to_avoid */
+#define MUCH_NS 200000           /* see keep_off */
 #define LINGER_SPINS 8           /* between two looks at the clock */
 #define LENT_COST_NS 100000      /* a split that costs more is worth a wake, see take_lent */
 #define HELP_COST_NS_MAX 2000000 /* a client that helps is deaf to signals meanwhile */
@@ -55,7 +56,7 @@ typedef struct worker {
     int index;
     pid_t tid;                /* set before it is idle for the first time */
     int keeps_off;            /* the CPU that it was told to keep off; -1: none */
-    _Atomic(int) cpu;         /* where it has begun to work; -1: it does not */
+    _Atomic(int) cpu;         /* where it works, or was woken to; -1: nowhere, or not known */
     _Atomic(uint32_t) wake;   /* futex word: WOKEN once there is something to look for */
     struct worker *idle_next; /* pool lock */
     bool parked;              /* pool lock */
@@ -186,36 +187,48 @@ static worker *take_longest_idle(dt_pool *pool) {
 
 /* A kernel may well put a woken thread on the CPU of its waker, or leave it on that of another
  * worker, to take turns there while another CPU is idle; what both were to compute side by side
- * then comes one after the other.  So a worker that is woken is told to keep off the CPU of a waker
- * who goes on running, or else off that of a worker who works.  It is the waker's until it wakes;
- * nothing is done when it has been told so before. */
+ * then comes one after the other.  So a worker that is woken is told to keep off a CPU; which, and
+ * where it is expected to run, is its waker's until it wakes.  One that has much to do frees itself
+ * of that, for the kernel to move it as it sees fit. */
 static void keep_off(dt_pool *pool, worker *w, int cpu) {
     if (w->keeps_off == cpu || pool->cpus < 2 || cpu >= CPU_SETSIZE) return;
-    if (w->tid == gettid()) return; /* an idle worker brings work, and takes it */
     cpu_set_t mask = pool->mask;
     if (cpu >= 0) CPU_CLR(cpu, &mask);
     if (sched_setaffinity(w->tid, sizeof mask, &mask) == 0) w->keeps_off = cpu;
 }
 
-/* The CPU of a worker that works elsewhere than here; -1: none does, or there are so many CPUs that
- * the kernel will find an idle one. */
-static int busy_cpu(const dt_pool *pool, int here) {
-    int count = pool->cpus <= FEW_CPUS ? started(pool) : 0;
+/* The only CPU but that one; -1: there are others. */
+static int only_other(const dt_pool *pool, int cpu) {
+    for (int other = 0; pool->cpus == 2 && cpu >= 0 && other < CPU_SETSIZE; other++)
+        if (other != cpu && CPU_ISSET(other, &pool->mask)) return other;
+    return -1;
+}
+
+/* Which CPU a worker has to keep off that a thread here wakes, which goes on running if it `stays`;
+ * -1: none.  Where all others compute, here is the best place: who brings work has less to do than
+ * who computes.  With more than a few CPUs the kernel will find an idle one. */
+static int cpu_to_avoid(const dt_pool *pool, int here, bool stays) {
+    int count = pool->cpus <= FEW_CPUS ? started(pool) : 0, busy = -1, taken = 0;
     for (int k = 0; k < count; k++) {
         int cpu = atomic_load_explicit(&pool->workers[k]->cpu, memory_order_relaxed);
-        if (cpu >= 0 && cpu != here) return cpu;
+        if (cpu < 0 || cpu == here) continue;
+        busy = cpu;
+        taken++;
     }
-    return -1;
+    return busy >= 0 && (!stays || taken >= pool->cpus - 1) ? busy : stays ? here : -1;
 }
 
 /* Not under the lock: a woken worker would run into it. `stays`: this thread goes on running. */
 static void wake_all(dt_pool *pool, worker *list, bool stays) {
-    if (list == NULL) return;
-    int here = sched_getcpu(), cpu = stays ? here : busy_cpu(pool, here);
+    int here = list != NULL ? sched_getcpu() : -1;
     while (list != NULL) {
         worker *w = list;
-        list = w->idle_next; /* before the wake: then it is w's again */
-        keep_off(pool, w, cpu);
+        list = w->idle_next;                             /* before the wake: then it is w's again */
+        if (!pthread_equal(w->thread, pthread_self())) { /* else it brings work, and takes it */
+            int cpu = cpu_to_avoid(pool, here, stays);
+            keep_off(pool, w, cpu);
+            atomic_store_explicit(&w->cpu, only_other(pool, cpu), memory_order_relaxed);
+        }
         atomic_fetch_add_explicit(&pool->wakeups, 1, memory_order_relaxed);
         if (atomic_exchange_explicit(&w->wake, WOKEN, memory_order_acq_rel) == ASLEEP)
             dt_futex_wake(&w->wake, 1);
@@ -471,6 +484,7 @@ static void sleep_unlock(worker *w) {
         w->helped && w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed);
     bool unnotified = mark_notified(w);
     w->helped = false;
+    atomic_store_explicit(&w->cpu, -1, memory_order_relaxed);
     if (lingers) atomic_fetch_add_explicit(&pool->watchers, 1, memory_order_seq_cst);
     atomic_store_explicit(&w->wake, lingers ? LINGERING : ASLEEP, memory_order_relaxed);
     if (w->index < atomic_load_explicit(&pool->threads, memory_order_relaxed)) {
@@ -491,6 +505,8 @@ static void sleep_unlock(worker *w) {
 /* Parts of a split task, or a run; and what follows it. */
 static void work_on(worker *w, dt_task *split, dt_task *run) {
     atomic_store_explicit(&w->cpu, sched_getcpu(), memory_order_relaxed);
+    if (w->done == NULL && (split != NULL ? split : run)->cost_ns > MUCH_NS)
+        keep_off(w->pool, w, -1);
     w->now_ns = dt_clock_ns();
     if (w->unnotified && dt__pool_has_idle(w->pool)) notify(w, w->now_ns);
     if (!w->unnotified) w->notified_ns = w->now_ns;
