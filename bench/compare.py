@@ -31,9 +31,11 @@ from report import Measurement, Options, measure_all, write_json
 MEASUREMENTS: dict[str, Measurement] = {
     "chain": Measurement(compare_ops.measure_chain, None, ("torch", "numpy")),
     "add": Measurement(compare_ops.measure_add_large, None, ("torch", "numpy")),
+    "add-in-place": Measurement(compare_ops.measure_add_in_place, None, ("torch", "numpy")),
     "add-small": Measurement(compare_ops.measure_add_small, None, ("torch",)),
     "memory": Measurement(compare_ops.measure_memory, None),
     "cancel": Measurement(compare_async.measure_cancel),
+    "parallel": Measurement(compare_async.measure_parallel),
     "ticker": Measurement(compare_async.measure_ticker),
     "ticker-uvloop": Measurement(compare_async.measure_ticker, "uvloop"),
     "many": Measurement(compare_async.measure_many, None),

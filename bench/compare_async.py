@@ -163,6 +163,31 @@ async def measure_cancel(options: Options) -> list[Line]:
     ]
 
 
+# --- side by side ---------------------------------------------------------------------------------
+
+
+async def measure_parallel(options: Options) -> list[Line]:
+    """Two ``unique`` of a million int64 each, which one thread computes, started and awaited
+    together; beside them the same, one awaited before the other starts."""
+    n = 1_000_000
+    inputs = [await (dtorch.arange(n) % modulus) for modulus in (1000, 999)]
+
+    async def ours() -> float:
+        begin = time.perf_counter()
+        await dtorch.gather(*[dtorch.unique(x) for x in inputs])
+        return time.perf_counter() - begin
+
+    async def one_by_one() -> float:
+        begin = time.perf_counter()
+        for x in inputs:
+            await dtorch.unique(x)
+        return time.perf_counter() - begin
+
+    pair = await harness.interleave_spans(ours, one_by_one, samples=options.count(31))
+    target = 1.6 if dtorch.get_num_threads() > 1 else None
+    return [ratio_line("two tasks side by side", "ms", 1e3, "one by one", pair, target)]
+
+
 # --- fairness -------------------------------------------------------------------------------------
 
 

@@ -174,6 +174,27 @@ def measure_add_large(options: Options) -> list[Line]:
     return [ratio_line("x + y, 1e7", "ms", 1e3, "torch", pair, 3.0)]
 
 
+def measure_add_in_place(options: Options) -> list[Line]:
+    """``x += 1`` on 10 million float32 that stay where they are: all threads have to take part,
+    each on a CPU of its own, and neither side allocates."""
+    size = 10_000_000
+    with torch.inference_mode():
+        x = inputs(torch, size)[0]
+        a = dtorch.Tensor(x.clone())
+        require_same_bits(a + 1, digest(x + 1), "x + 1")
+
+    def theirs() -> float:
+        with torch.inference_mode():
+            return seconds_each(lambda: x.add_(1)[0].item(), 4)
+
+    def ours() -> float:
+        return seconds_each(lambda: a.add_(1)[0].item(), 4)
+
+    values = harness.interleave_many({"dtorch": ours, "torch": theirs}, samples=options.count(31))
+    pair = harness.Pair(values["dtorch"], values["torch"])
+    return [ratio_line("x += 1, 1e7", "ms", 1e3, "torch", pair, 0.9)]
+
+
 def chained_adds(start: Any, step: Any) -> float:
     """Seconds for one of SMALL_ADDS chained adds, the last result read."""
     total = start
