@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "futures/dispatch.h"
-#include "scheduler/controller.h"
 #include "tests/c/op_support.h"
+#include "tests/c/sleep_support.h"
 
 static OP_UNUSED void device(void) {
     dt_device_register_cpu(&dt_cpu_device);
@@ -147,24 +147,16 @@ static int in_child(dt_tensor *ready, dt_tensor *held) {
     return 0;
 }
 
-/* Until the worker is in its `count`-th kernel and the controller has seen all and sleeps. */
-static void await_sleep(int count) {
-    dt_sched *s = dt_runtime();
-    while (atomic_load(&waits_begun) < count) sched_yield();
-    for (bool asleep = false; !asleep; sched_yield()) {
-        pthread_mutex_lock(&s->role);
-        asleep = dt_gate_is_closed(&s->gate) && dt_mpsc_is_empty(&s->submitted);
-        pthread_mutex_unlock(&s->role);
-    }
-}
-
 START_TEST(a_forked_child_starts_anew) {
     dt_tensor *ready = VECTOR(DT_F32, 1, 2), *held = VECTOR(DT_F32, 7, 8), *y;
     ck_assert_ok(hold(ready, 100));
     ck_assert_ok(await(ready));
     ck_assert_ok(hold(held, 0));
     ck_assert_ok(negate(held, &y));
-    if (TEST_SANITIZED) await_sleep(2); /* whose malloc does not survive a fork in its middle */
+    if (TEST_SANITIZED) { /* whose malloc does not survive a fork in its middle */
+        while (atomic_load(&waits_begun) < 2) sched_yield();
+        test_await_sleep(dt_runtime());
+    }
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) _exit(in_child(ready, held));

@@ -11,6 +11,7 @@
 
 #include "tests/c/fuse_support.h"
 #include "tests/c/sched_fixture.h"
+#include "tests/c/sleep_support.h"
 
 START_TEST(one_task) {
     dt_sched *s = start(2, _i);
@@ -387,16 +388,6 @@ static int child_of_fork(dt_sched *old, dt_tensor *busy) {
     return 0;
 }
 
-/* Until the controller has seen all and sleeps. */
-static void await_sleep(dt_sched *s) {
-    settle(s);
-    for (bool asleep = false; !asleep; sched_yield()) {
-        pthread_mutex_lock(&s->role);
-        asleep = dt_gate_is_closed(&s->gate);
-        pthread_mutex_unlock(&s->role);
-    }
-}
-
 START_TEST(forked_child_starts_anew) {
 #ifdef __SANITIZE_THREAD__
     return; /* ThreadSanitizer does not support threads in the child */
@@ -414,7 +405,10 @@ START_TEST(forked_child_starts_anew) {
             task->call.params.i[FAKE_BUSY_NS] = k % 2 ? 2000000 : 1000;
             dt_sched_submit(s, task);
         }
-        if (gated) await_sleep(s);
+        if (gated) {
+            settle(s);
+            test_await_sleep(s);
+        }
         pid_t pid = fork();
         if (pid == 0) _exit(child_of_fork(s, busy));
         int status;

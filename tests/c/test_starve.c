@@ -10,6 +10,36 @@ static void limit_to(double tensors) {
     dt_memory_limit_set(test_memory().live_bytes + (int64_t)(tensors * MEGA * 8));
 }
 
+/* Until when clients may free memory before somebody fails for want of it. */
+static int64_t mercy_of(dt_sched *s) {
+    pthread_mutex_lock(&s->role);
+    int64_t mercy_ns = s->controller.mercy_ns;
+    pthread_mutex_unlock(&s->role);
+    return mercy_ns;
+}
+
+/* The next mercy but that one. */
+static int64_t await_mercy(dt_sched *s, int64_t last_ns) {
+    int64_t mercy_ns;
+    while ((mercy_ns = mercy_of(s)) == 0 || mercy_ns == last_ns) sched_yield();
+    return mercy_ns;
+}
+
+/* A scheduler whose time stands still, and memory for half of MEGA beside *kept. */
+static dt_sched *start_short(int backend, dt_tensor **kept) {
+    dt_sched *s = start(2, backend);
+    freeze(s, dt_clock_ns());
+    *kept = fake_full(MEGA, 1);
+    limit_to(0.5);
+    return s;
+}
+
+static void stop_short(dt_sched *s) {
+    fake_drain(s);
+    dt_memory_limit_set(0);
+    stop(s);
+}
+
 /* A big temporary and what is made of it: one temporary fits at a time. */
 START_TEST(memory_for_one_at_a_time) {
     dt_sched *s = start(3, _i);
@@ -31,9 +61,7 @@ START_TEST(memory_for_one_at_a_time) {
         ck_assert_int_eq(*fake_at(result[k], 9), 2 * k);
         dt_tensor_release(result[k]);
     }
-    fake_drain(s);
-    dt_memory_limit_set(0);
-    stop(s);
+    stop_short(s);
 }
 END_TEST
 
@@ -89,31 +117,19 @@ START_TEST(starving_task_waits_for_a_running_one) {
     ck_assert_int_eq(ends.failed, 0);
     ck_assert_int_eq(*fake_at(result, MEGA - 1), 7);
     dt_tensor_release(result);
-    fake_drain(s);
-    dt_memory_limit_set(0);
-    stop(s);
+    stop_short(s);
 }
 END_TEST
-
-/* Until when clients may free memory before somebody fails for want of it. */
-static int64_t mercy_of(dt_sched *s) {
-    pthread_mutex_lock(&s->role);
-    int64_t mercy_ns = s->controller.mercy_ns;
-    pthread_mutex_unlock(&s->role);
-    return mercy_ns;
-}
 
 /* Nothing runs that could free memory: clients are given 250 ms to do so. If one does, it is fed.
  */
 START_TEST(starving_task_waits_for_clients) {
     for (int fed = 0; fed < 2; fed++) {
-        dt_sched *s = start(2, _i);
-        freeze(s, dt_clock_ns());
-        dt_tensor *kept = fake_full(MEGA, 1), *result = fake_tensor(MEGA);
-        limit_to(0.5);
+        dt_tensor *kept;
+        dt_sched *s = start_short(_i, &kept);
+        dt_tensor *result = fake_tensor(MEGA);
         dt_sched_submit(s, fake_task(&ends, result, NULL, 0, NULL, 0, 7));
-        int64_t mercy_ns;
-        while ((mercy_ns = mercy_of(s)) == 0) sched_yield();
+        int64_t mercy_ns = await_mercy(s, 0);
         ck_assert_int_eq(mercy_ns, atomic_load(&time_ns) + 250000000);
         ck_assert_int_eq(ends.count, 0);
         if (fed) {
@@ -128,9 +144,7 @@ START_TEST(starving_task_waits_for_clients) {
         if (!fed) ck_assert_int_eq(dt_error_status(ends.error), DT_E_NO_MEMORY);
         if (!fed) dt_tensor_release(kept);
         dt_tensor_release(result);
-        fake_drain(s);
-        dt_memory_limit_set(0);
-        stop(s);
+        stop_short(s);
     }
 }
 END_TEST
@@ -139,14 +153,12 @@ END_TEST
  * what is freed for the oldest; small ones run, and after 20 ms so does what fits anyway. */
 START_TEST(younger_tasks_do_not_come_between) {
     enum { YOUNGER = 5 };
-    dt_sched *s = start(2, _i);
-    freeze(s, dt_clock_ns());
-    dt_tensor *kept = fake_full(MEGA, 1), *oldest = fake_tensor(MEGA), *younger[YOUNGER];
-    dt_tensor *small = fake_tensor(100), *fits = fake_tensor(MEGA / 4);
+    dt_tensor *kept, *younger[YOUNGER];
+    dt_sched *s = start_short(_i, &kept);
+    dt_tensor *oldest = fake_tensor(MEGA), *small = fake_tensor(100), *fits = fake_tensor(MEGA / 4);
     fake_ends small_ends = {0}, fits_ends = {0};
-    limit_to(0.5);
     dt_sched_submit(s, fake_task(&ends, oldest, NULL, 0, NULL, 0, 7));
-    while (mercy_of(s) == 0) sched_yield();
+    (void)await_mercy(s, 0);
     int64_t runs = dt__pool_runs(s->pool);
     for (int k = 0; k < YOUNGER; k++) {
         younger[k] = fake_tensor(MEGA);
@@ -158,8 +170,7 @@ START_TEST(younger_tasks_do_not_come_between) {
     dt_sched_submit(s, fake_task(&small_ends, small, NULL, 0, NULL, 0, 8));
     fake_await(&small_ends, 1);
     ck_assert_int_eq(fits_ends.count, 0);
-    int64_t grace_ns;
-    while ((grace_ns = mercy_of(s)) == 0) sched_yield();
+    int64_t grace_ns = await_mercy(s, 0);
     ck_assert_int_eq(grace_ns, atomic_load(&time_ns) + 20000000);
     atomic_store(&time_ns, grace_ns);
     wake(s);
@@ -177,9 +188,7 @@ START_TEST(younger_tasks_do_not_come_between) {
     ck_assert_int_eq(ends.failed + small_ends.failed + fits_ends.failed, 0);
     dt_tensor_release(small);
     dt_tensor_release(fits);
-    fake_drain(s);
-    dt_memory_limit_set(0);
-    stop(s);
+    stop_short(s);
 }
 END_TEST
 
@@ -187,17 +196,14 @@ END_TEST
  */
 START_TEST(starving_tasks_fail_in_turn) {
     enum { N = 3 };
-    dt_sched *s = start(2, _i);
-    freeze(s, dt_clock_ns());
-    dt_tensor *kept = fake_full(MEGA, 1), *result[N];
-    limit_to(0.5);
+    dt_tensor *kept, *result[N];
+    dt_sched *s = start_short(_i, &kept);
     for (int k = 0; k < N; k++) {
         result[k] = fake_tensor(MEGA);
         dt_sched_submit(s, fake_task(&ends, result[k], NULL, 0, NULL, 0, 7));
     }
     for (int k = 0; k < N; k++) {
-        int64_t mercy_ns, start_ns = atomic_load(&time_ns);
-        while ((mercy_ns = mercy_of(s)) == 0 || mercy_ns == start_ns) sched_yield();
+        int64_t start_ns = atomic_load(&time_ns), mercy_ns = await_mercy(s, start_ns);
         ck_assert_int_eq(mercy_ns, start_ns + (k == 0 ? 250000000 : 20000000));
         atomic_store(&time_ns, mercy_ns);
         wake(s);
@@ -206,9 +212,7 @@ START_TEST(starving_tasks_fail_in_turn) {
     }
     dt_tensor_release(kept);
     for (int k = 0; k < N; k++) dt_tensor_release(result[k]);
-    fake_drain(s);
-    dt_memory_limit_set(0);
-    stop(s);
+    stop_short(s);
 }
 END_TEST
 
