@@ -48,6 +48,7 @@ typedef struct dt_controller {
     int64_t trying; /* handed over, after they have starved */
     bool watches;   /* frees of memory */
     bool sweep_due; /* who waits for what has changed */
+    bool spares;    /* the last sweep: a task nobody waits for but one behind it */
     bool stopping;
     dt_task *batch_first, *batch_last; /* runs to hand over at the end of this round */
     int batch_count;

@@ -15,6 +15,8 @@
  *   abandoned  its waiters have given up, or those of a task that waits for it
  *   parked     abandoned and not needed
  *
+ * A needed task that is dropped no longer needs what stands before it: then the walk is due again.
+ *
  * I1: marks are set by younger tasks on older ones and cleared when the walk reaches them.
  * I2: `parks` is set before the walk asks who waits, and clients count themselves as waiting before
  *     they look at `parks`: either the walk sees the waiter or the waiter tells the controller. So
@@ -53,6 +55,7 @@ static void drop(dt_sched *s, dt_task *task) {
     dt__controller_displace(s, task);
     dt__list_push(&pending, task, DT_PLACE_PARKED);
     task->dropped = true; /* from here on nobody else touches it */
+    s->controller.sweep_due |= s->controller.spares;
     while ((task = dt__list_pop(&pending)) != NULL) {
         dt_task *writers[DT_CALL_OPERANDS_INLINE];
         int count = 0;
@@ -140,6 +143,7 @@ void dt__demand_sweep(dt_sched *s) {
     bool all = atomic_exchange_explicit(&s->wants_all, false, memory_order_seq_cst) ||
                atomic_load_explicit(&s->room_waiters, memory_order_seq_cst) > 0 || c->stopping;
     bool any = false;
+    c->spares = false;
     for (dt_task *task = c->youngest; task != NULL; task = task->older) {
         if (task->after_all) all = true;
         dt_want want = dt__demand_want(task);
@@ -154,6 +158,7 @@ void dt__demand_sweep(dt_sched *s) {
             for (int k = 0; k < task->accesses_count; k++)
                 mark_blockers(&task->accesses[k], needed);
         any |= parks;
+        c->spares |= abandoned && needed;
         if (parks && !task->parked) park(s, task);
         if (!parks && task->parked) unpark(s, task);
     }
