@@ -403,6 +403,38 @@ START_TEST(what_another_waiter_needs_is_not_parked) {
 }
 END_TEST
 
+/* w[0] is needed by w[1] alone, and that one only because w[2], which somebody wants, writes what
+ * it reads.  When w[1] is dropped, w[0] is not needed any more. */
+START_TEST(what_only_a_dropped_task_needed_is_parked) {
+    dt_sched *s = start_gated(_i);
+    wish w[3] = {0};
+    dt_tensor *read = submit_heavy(s, source, NULL);
+    dt_tensor *first = submit_wanted(s, source, NULL, &w[0], DT_WANTED);
+    dt_tensor *reader = submit_wanted(s, first, read, &w[1], DT_WANT_NEVER);
+    dt_task *write = fake_task(&w[2].own, read, read, 1, NULL, 0, 100);
+    atomic_store(&w[2].want, DT_WANTED);
+    write->want = want_of;
+    write->call.params.i[FAKE_COST_NS] = HEAVY_NS;
+    dt_sched_submit(s, write);
+    abandon(s, &w[0]);
+    settle(s);
+    ck_assert_int_eq(stats_of(s).parked, 0);
+    give_up(s, reader);
+    settle(s);
+    ck_assert_int_eq(stats_of(s).dropped, 1);
+    ck_assert_int_eq(stats_of(s).parked, 1);
+    let_run(s);
+    ck_assert(!has_ended(&w[0]) && has_ended(&w[2]));
+    ask(s, &w[0]);
+    fake_await(&w[0].own, 1);
+    ck_assert_int_eq(*fake_at(read, 0), 101);
+    dt_tensor_release(first);
+    dt_tensor_release(read);
+    clear_wishes(w, 3);
+    stop_gated(s);
+}
+END_TEST
+
 /* Two abandoned branches of one stem: asking for one brings back that one and the stem. */
 START_TEST(asking_brings_back_what_is_needed_and_no_more) {
     dt_sched *s = start_gated(_i);
@@ -721,13 +753,13 @@ int main(void) {
                   running_and_ended_tasks_are_not_dropped, all_outputs_must_be_given_up,
                   files_are_written_and_read, handed_task_is_dropped_by_the_worker,
                   dropping_reaches_into_the_queue, word_without_memory_loses_no_reference);
-    BOTH_BACKENDS(suite, "parking", abandoned_chain_is_parked_until_asked_for,
-                  what_another_waiter_needs_is_not_parked,
-                  asking_brings_back_what_is_needed_and_no_more, new_task_behind_a_parked_one,
-                  tasks_that_nobody_awaits_run, readers_before_a_wanted_write_are_needed,
-                  fences_and_files_ask, waiting_for_room_asks_for_all,
-                  nothing_is_parked_while_somebody_waits_for_room,
-                  asking_without_memory_asks_for_all, handed_chain_is_taken_back,
-                  parked_task_is_dropped, stop_ends_what_is_parked);
+    BOTH_BACKENDS(
+        suite, "parking", abandoned_chain_is_parked_until_asked_for,
+        what_another_waiter_needs_is_not_parked, what_only_a_dropped_task_needed_is_parked,
+        asking_brings_back_what_is_needed_and_no_more, new_task_behind_a_parked_one,
+        tasks_that_nobody_awaits_run, readers_before_a_wanted_write_are_needed,
+        fences_and_files_ask, waiting_for_room_asks_for_all,
+        nothing_is_parked_while_somebody_waits_for_room, asking_without_memory_asks_for_all,
+        handed_chain_is_taken_back, parked_task_is_dropped, stop_ends_what_is_parked);
     return test_run(suite);
 }
