@@ -685,6 +685,29 @@ def test_elementwise_keeps_the_order_of_dims_in_memory() -> None:
         assert strides[0] == strides[1], ways
 
 
+def test_dense_layouts_are_kept_with_their_strides_of_size_one() -> None:
+    """What such a stride says decides where the dim lies in a later op.  Of four dims torch takes
+    some for channels-last, whose strides it writes anew; dtorch does not know that layout."""
+    rng = random.Random(3)
+    looked_at = 0
+    for _ in range(400):
+        shape = [rng.choice([1, 2, 3]) for _ in range(3)]
+        order = rng.sample(range(len(shape)), len(shape))
+        x, y = (L.ones(*shape).permute(order) for L in (torch, dtorch))
+        if x.is_contiguous():
+            continue
+        looked_at += x.shape.count(1) > 0
+        strides = [
+            rng.choice([1, 5, 7]) if size == 1 else stride
+            for size, stride in zip(x.shape, x.stride(), strict=True)
+        ]
+        x, y = (t.as_strided(tuple(x.shape), strides) for t in (x, y))
+        assert x.exp().stride() == y.exp().stride()
+        assert (x + x).stride() == (y + y).stride()
+        assert torch.zeros_like(x).stride() == dtorch.zeros_like(y).stride()
+    assert looked_at > 50
+
+
 def test_masked_fill_is_row_major() -> None:
     for shape in ((16, 8), (16, 1), (3, 16, 8), ()):
         x, y = torch.rand(8, 16).t(), torch.rand(shape) > 0.5
