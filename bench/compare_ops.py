@@ -154,45 +154,41 @@ def measure_chain(options: Options) -> list[Line]:
     return lines
 
 
+def measure_one(
+    name: str, ours: Any, theirs: Any, count: int, target: float, options: Options
+) -> list[Line]:
+    """A call that gives a large tensor, beside torch's, ``count`` times; one element is read."""
+
+    def torch_side() -> float:
+        with torch.inference_mode():
+            return seconds_each(lambda: theirs()[0].item(), count)
+
+    def our_side() -> float:
+        return seconds_each(lambda: ours()[0].item(), count)
+
+    sides = {"dtorch": our_side, "torch": torch_side}
+    values = harness.interleave_many(sides, samples=options.count(31))
+    pair = harness.Pair(values["dtorch"], values["torch"])
+    return [ratio_line(name, "ms", 1e3, "torch", pair, target)]
+
+
 def measure_add_large(options: Options) -> list[Line]:
     """``x + y`` on 10 million float32, one element of the result read."""
-    size = 10_000_000
     with torch.inference_mode():
-        x, y = inputs(torch, size)
+        x, y = inputs(torch, 10_000_000)
         a, b = dtorch.Tensor(x), dtorch.Tensor(y)
         require_same_bits(a + b, digest(x + y), "x + y")
-
-    def theirs() -> float:
-        with torch.inference_mode():
-            return seconds_each(lambda: (x + y)[0].item(), 1)
-
-    def ours() -> float:
-        return seconds_each(lambda: (a + b)[0].item(), 1)
-
-    values = harness.interleave_many({"dtorch": ours, "torch": theirs}, samples=options.count(31))
-    pair = harness.Pair(values["dtorch"], values["torch"])
-    return [ratio_line("x + y, 1e7", "ms", 1e3, "torch", pair, 3.0)]
+    return measure_one("x + y, 1e7", lambda: a + b, lambda: x + y, 1, 3.0, options)
 
 
 def measure_add_in_place(options: Options) -> list[Line]:
     """``x += 1`` on 10 million float32 that stay where they are: all threads have to take part,
     each on a CPU of its own, and neither side allocates."""
-    size = 10_000_000
     with torch.inference_mode():
-        x = inputs(torch, size)[0]
+        x = inputs(torch, 10_000_000)[0]
         a = dtorch.Tensor(x.clone())
         require_same_bits(a + 1, digest(x + 1), "x + 1")
-
-    def theirs() -> float:
-        with torch.inference_mode():
-            return seconds_each(lambda: x.add_(1)[0].item(), 4)
-
-    def ours() -> float:
-        return seconds_each(lambda: a.add_(1)[0].item(), 4)
-
-    values = harness.interleave_many({"dtorch": ours, "torch": theirs}, samples=options.count(31))
-    pair = harness.Pair(values["dtorch"], values["torch"])
-    return [ratio_line("x += 1, 1e7", "ms", 1e3, "torch", pair, 0.9)]
+    return measure_one("x += 1, 1e7", lambda: a.add_(1), lambda: x.add_(1), 4, 0.9, options)
 
 
 def chained_adds(start: Any, step: Any) -> float:
